@@ -1,0 +1,122 @@
+"""Configuration as small frozen groups; a variant or ablation is a config, never a copy of the program."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pace_dspy.errors import ConfigError
+
+Agent = Literal["model", "off"]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RetrievalConfig(_Group):
+    """Retrieval settings. Defaults: the paper's (design section 3)."""
+
+    top_k_per_view: int = Field(10, ge=1, description="Facts each retriever returns per view.")
+    rrf_k: int = Field(60, ge=0, description="Constant of reciprocal rank fusion.")
+    weight_original: float = Field(1.0, gt=0, description="Fusion weight of the original view.")
+    weight_counter: float = Field(1.2, gt=0, description="Fusion weight of a counter view.")
+    fused_top_k: int = Field(20, ge=1, description="Length of the fused list.")
+    graph_k: int = Field(10, ge=0, description="Neighbours kept per fact in the kNN graph.")
+    max_hops: int = Field(5, ge=0, description="Hops of the breadth-first walk; 0 switches the walk off.")
+    neighbors_per_hop: int = Field(3, ge=0, description="Neighbours followed per fact and hop.")
+
+
+class AgentsConfig(_Group):
+    """Which agents run, and their limits. Defaults: the paper's (design section 3)."""
+
+    planner: Agent = Field("model", description="off: no cues.")
+    cues_max: int = Field(3, ge=1)
+    views: Agent = Field("model", description="off: the original view only.")
+    counter_views_max: int = Field(3, ge=1)
+    pre_filter: Agent = Field("model", description="off: the first `seeds` facts of the fused list.")
+    seeds: int = Field(10, ge=1, description="Seeds of the walk.")
+    post_filter: Agent = Field("model", description="off: the first `evidence` facts of the pool.")
+    evidence: int = Field(10, ge=1, description="Facts handed to the answerer.")
+
+
+class PaceMakerConfig(_Group):
+    """Configuration of one `PaceMakerProgram`.
+
+    Named configs are listed by `names()`; ``paper`` is the default of every command and never changes.
+    """
+
+    name: str = "paper"
+    retrieval: RetrievalConfig = RetrievalConfig()
+    agents: AgentsConfig = AgentsConfig()
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """Names that `load` accepts."""
+        return tuple(NAMED_CONFIGS)
+
+    @classmethod
+    def load(cls, name_or_file: str) -> PaceMakerConfig:
+        """Return a named config, or one read from a JSON or TOML file.
+
+        Args:
+            name_or_file: One of `names()`, or a path to a ``.json`` / ``.toml`` file.
+
+        Raises:
+            ConfigError: Unknown name, unreadable file, unknown field or value out of range; says what is allowed.
+        """
+        if name_or_file in NAMED_CONFIGS:
+            return cls.parse({"name": name_or_file, **NAMED_CONFIGS[name_or_file]}, source=name_or_file)
+        path = Path(name_or_file)
+        if path.suffix not in {".json", ".toml"} or not path.is_file():
+            raise ConfigError(
+                f"unknown config {name_or_file!r}: use one of {', '.join(NAMED_CONFIGS)}, "
+                "or an existing .json/.toml file"
+            )
+        try:
+            text = path.read_text(encoding="utf-8")
+            raw: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        except (ValueError, OSError) as exc:
+            raise ConfigError(f"config file {path} cannot be read: {exc}") from exc
+        if not isinstance(raw, dict):
+            raise ConfigError(f"config file {path} must hold an object with groups retrieval and agents")
+        return cls.parse({"name": path.stem, **raw}, source=str(path))
+
+    @classmethod
+    def parse(cls, raw: dict[str, Any], *, source: str = "config") -> PaceMakerConfig:
+        """Validate a plain dictionary.
+
+        Raises:
+            ConfigError: With the dotted field, the value received and what is allowed.
+        """
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            hint = f"; fields: {', '.join(_fields_at(cls, first['loc']))}" if first["type"] == "extra_forbidden" else ""
+            raise ConfigError(f"{source}: {field}: {first['msg']} (received {first['input']!r}){hint}") from exc
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    for part in loc[:-1]:
+        annotation = model.model_fields[str(part)].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return list(model.model_fields)
+
+
+NAMED_CONFIGS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "no-planning": {"agents": {"planner": "off"}},
+    "no-counter-views": {"agents": {"views": "off"}},
+    "no-pre-filter": {"agents": {"pre_filter": "off"}},
+    "no-multi-hop": {"retrieval": {"max_hops": 0}},
+    "no-post-filter": {"agents": {"post_filter": "off"}},
+    "no-selection": {"agents": {"pre_filter": "off", "post_filter": "off"}},
+}
+"""Named configs as differences from the paper's defaults. The ``no-*`` ones are the paper's ablations."""

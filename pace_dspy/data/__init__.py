@@ -1,0 +1,1 @@
+"""Data of pace_dspy."""

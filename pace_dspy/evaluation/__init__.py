@@ -1,0 +1,1 @@
+"""Evaluation of pace_dspy."""

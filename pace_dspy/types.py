@@ -1,0 +1,247 @@
+"""Frozen records passed between steps: the data, and the typed trace of one request.
+
+Everything here is plain data: no index, embedder or client is ever held by one of these.
+``doc_id`` is our string id of a fact; ranks count from 1; hops count from 0 (a seed).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Label = Literal["conflict", "non_conflict"]
+SituationType = Literal["temporal", "personal", "state"]
+ViewKind = Literal["original", "counter"]
+Retriever = Literal["dense", "sparse", "graph"]
+Stage = Literal["planner", "views", "pre_filter", "post_filter", "answerer", "judge"]
+
+LABELS: tuple[Label, ...] = ("conflict", "non_conflict")
+SITUATION_TYPES: tuple[SituationType, ...] = ("temporal", "personal", "state")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One atomic fact of a knowledge base.
+
+    Attributes:
+        doc_id: Unique inside its knowledge base.
+        text: One sentence, never empty.
+        date: The date the fact was recorded, ``None`` when undated (it then stays undated).
+        metadata: Columns we do not interpret, kept as they came.
+    """
+
+    doc_id: str
+    text: str
+    date: dt.date | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One user request with its gold annotation (``None`` / empty for a user's own request).
+
+    Attributes:
+        case_id: The persona whose knowledge base is asked.
+        query_id: Unique inside its case.
+        query: The request as typed.
+        reference_date: The day the request is made; relative dates are resolved against it.
+        label: Gold label, or ``None`` when unknown.
+        situation_type: temporal / personal / state, or ``None`` when the data does not say.
+        gold_doc_ids: The decisive facts, in the data's order, without repeats.
+        judgment: The gold rationale.
+        metadata: Columns we do not interpret.
+    """
+
+    case_id: str
+    query_id: str
+    query: str
+    reference_date: dt.date
+    label: Label | None = None
+    situation_type: SituationType | None = None
+    gold_doc_ids: tuple[str, ...] = ()
+    judgment: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One persona: its knowledge base and its requests."""
+
+    case_id: str
+    persona: str | None
+    window_start: dt.date | None
+    reference_date: dt.date | None
+    window_end: dt.date | None
+    facts: tuple[Fact, ...]
+    requests: tuple[Request, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Cases in data order.
+
+    Attributes:
+        name: Short name for runs and reports.
+        cases: One entry a persona.
+        content_hash: SHA-256 (hex) over all facts and requests; the same records give the same hash from any format.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+    content_hash: str
+
+    def case(self, case_id: str) -> Case:
+        """Return one case.
+
+        Raises:
+            KeyError: ``case_id`` is not in the data; the message lists what is.
+        """
+        for case in self.cases:
+            if case.case_id == case_id:
+                return case
+        raise KeyError(f"no case {case_id!r}; cases: {', '.join(c.case_id for c in self.cases)}")
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """All requests of all cases, in data order."""
+        return tuple(request for case in self.cases for request in case.requests)
+
+
+@dataclass(frozen=True)
+class Cue:
+    """A probing cue of the planner: where a conflict could hide. Paper: planner agent."""
+
+    direction: str
+    why: str
+    anchors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """One query text sent to every retriever. The original request is always the first view."""
+
+    kind: ViewKind
+    text: str
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One retrieved fact: inner product for dense (higher is closer), BM25 score > 0 for sparse."""
+
+    doc_id: str
+    score: float
+
+
+@dataclass(frozen=True)
+class ViewHits:
+    """What each retriever returned for one view, best first."""
+
+    dense: tuple[Hit, ...]
+    sparse: tuple[Hit, ...]
+
+
+@dataclass(frozen=True)
+class FusedHit:
+    """A fact of the fused list with its provenance.
+
+    Attributes:
+        doc_id: The fact.
+        score: Weighted reciprocal rank fusion score, higher is better; 0.0 for a fact only the graph reached.
+        views: Indices into the list of views that found it, ascending.
+        sources: Retrievers that found it, in order of first appearance.
+    """
+
+    doc_id: str
+    score: float
+    views: tuple[int, ...] = ()
+    sources: tuple[Retriever, ...] = ()
+
+
+@dataclass(frozen=True)
+class PoolFact:
+    """A fact of the pool that the post-hop filter reads, with the hop that reached it (0 = seed)."""
+
+    doc_id: str
+    hop: int
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A stage's model call failed for good and the defined result was used instead."""
+
+    stage: Stage
+    reason: str
+
+
+@dataclass(frozen=True)
+class Trim:
+    """Candidates left out of a prompt (lowest rank first) because the backend's window is too small."""
+
+    stage: Stage
+    offered: int
+    shown: int
+
+
+@dataclass(frozen=True)
+class StageUsage:
+    """Model calls of one stage of one request.
+
+    Attributes:
+        stage: The stage.
+        calls: Calls that reached the backend (repair turns included).
+        cached_calls: Calls answered by our own reply cache; their tokens are not counted.
+        repairs: Calls that were second attempts after an unusable reply.
+        prompt_tokens: Tokens read, as the backend reported them.
+        prompt_cached_tokens: Part of ``prompt_tokens`` the backend took from its prefix cache.
+        completion_tokens: Tokens written.
+        latency_ms: Wall time of the calls.
+        cost_usd: Price by the profile's table, ``None`` when the profile has no price.
+    """
+
+    stage: Stage
+    calls: int = 0
+    cached_calls: int = 0
+    repairs: int = 0
+    prompt_tokens: int = 0
+    prompt_cached_tokens: int = 0
+    completion_tokens: int = 0
+    latency_ms: float = 0.0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What every stage took in and gave out, for one request, in the order of the paper's main figure."""
+
+    kb_id: str
+    reference_date: dt.date
+    cues: tuple[Cue, ...] = ()
+    views: tuple[View, ...] = ()
+    hits: tuple[ViewHits, ...] = ()
+    fused: tuple[FusedHit, ...] = ()
+    seeds: tuple[str, ...] = ()
+    pool: tuple[PoolFact, ...] = ()
+    evidence: tuple[str, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    trims: tuple[Trim, ...] = ()
+    usage: tuple[StageUsage, ...] = ()
+    retrieval_ms: float = 0.0
+    total_ms: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary (dates as ISO text, tuples as lists)."""
+        plain: dict[str, Any] = _jsonable(dataclasses.asdict(self))
+        return plain
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return value
