@@ -42,6 +42,13 @@ class AgentsConfig(_Group):
     seeds: int = Field(10, ge=1, description="Seeds of the walk.")
     post_filter: Agent = Field("model", description="off: the first `evidence` facts of the pool.")
     evidence: int = Field(10, ge=1, description="Facts handed to the answerer.")
+    answerer: Agent = Field("model", description="off: evidence only, no decision.")
+
+    @property
+    def model_stages(self) -> tuple[str, ...]:
+        """Stages that ask a language model."""
+        stages = ("planner", "views", "pre_filter", "post_filter", "answerer")
+        return tuple(stage for stage in stages if getattr(self, stage) == "model")
 
 
 class PaceMakerConfig(_Group):

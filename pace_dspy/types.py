@@ -111,6 +111,40 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Task:
+    """One request to check, as every agent sees it: a light handle, never an index or texts.
+
+    Attributes:
+        request: The request as typed.
+        reference_date: The day it is made; relative dates are resolved against it, never against the clock.
+        kb_id: The registered knowledge base.
+        persona: The user's name, if known.
+    """
+
+    request: str
+    reference_date: dt.date
+    kb_id: str
+    persona: str | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A fact offered to a filter or to the answerer, best first.
+
+    Attributes:
+        doc_id: The fact.
+        text: Its sentence.
+        score: Fused score, 0.0 for a fact that only the graph reached.
+        hop: Hop that reached it; 0 for a seed or a fact of the fused list.
+    """
+
+    doc_id: str
+    text: str
+    score: float = 0.0
+    hop: int = 0
+
+
+@dataclass(frozen=True)
 class Cue:
     """A probing cue of the planner: where a conflict could hide. Paper: planner agent."""
 

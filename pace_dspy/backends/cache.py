@@ -1,0 +1,68 @@
+"""Our reply cache: only replies that passed validation, keyed by backend identity and the exact request.
+
+DSPy's own cache leaves the server address out of its key and keeps replies that cannot be parsed,
+so it is switched off at our boundary. SQLite, plain JSON values, safe for threads and processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+CACHE_ENV = "PACE_CACHE_DIR"
+
+
+def default_cache_dir() -> Path:
+    """Return ``$PACE_CACHE_DIR``, or the user's cache folder."""
+    override = os.environ.get(CACHE_ENV)
+    return Path(override) if override else Path(platformdirs.user_cache_dir("pace_dspy")) / "replies"
+
+
+def reply_key(identity: str, request: dict[str, Any], rollout_id: object = None) -> str:
+    """Return the cache key: SHA-256 (hex) over who is asked, what is asked, and which rollout."""
+    payload = json.dumps([identity, request, rollout_id], sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(payload.encode()).hexdigest()
+
+
+class ReplyCache:
+    """A key-value store of validated replies in one SQLite file.
+
+    Args:
+        folder: Folder of the cache file; created when missing.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        folder = folder or default_cache_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(folder / "replies.sqlite", timeout=30, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the stored reply, or ``None``."""
+        with self._lock:
+            row = self._db.execute("SELECT value FROM replies WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        value: dict[str, Any] = json.loads(row[0])
+        return value
+
+    def put(self, key: str, value: dict[str, Any]) -> None:
+        """Store a validated reply (JSON-serialisable)."""
+        text = json.dumps(value, ensure_ascii=False)
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, text))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()

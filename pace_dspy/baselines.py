@@ -1,0 +1,93 @@
+"""The paper's baselines as programs with the same answerer: sparse, dense, hybrid, full KB, oracle."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+import dspy
+
+from pace_dspy.backends.usage import request_log
+from pace_dspy.config import PaceMakerConfig
+from pace_dspy.errors import ConfigError
+from pace_dspy.modules.choice import make_answerer
+from pace_dspy.program import candidates, checked, facts_of, retrieve, to_prediction
+from pace_dspy.retrieval import KbIndex
+from pace_dspy.types import PoolFact, Task, Trace, View
+
+Baseline = Literal["sparse", "dense", "hybrid", "full-kb", "oracle"]
+BASELINES: tuple[Baseline, ...] = get_args(Baseline)
+
+
+class BaselineProgram(dspy.Module):
+    """One retrieval baseline followed by the answerer.
+
+    ``sparse`` and ``dense`` give the first facts of one retriever for the request itself, ``hybrid`` those of the
+    fused list, ``oracle`` the gold facts, ``full-kb`` every fact (nearest to the request first, so that trimming to
+    the window drops the farthest).
+
+    Args:
+        method: Which baseline.
+        config: Limits; planner, views, filters and walk are not used.
+
+    Raises:
+        ConfigError: Unknown baseline.
+    """
+
+    def __init__(self, method: Baseline, config: PaceMakerConfig | None = None) -> None:
+        super().__init__()
+        if method not in BASELINES:
+            raise ConfigError(f"unknown baseline {method!r}; baselines: {', '.join(BASELINES)}")
+        self.method = method
+        self.config = config or PaceMakerConfig()
+        self.answerer = make_answerer(self.config.agents)
+
+    def forward(
+        self,
+        request: str,
+        reference_date: dt.date,
+        kb_id: str,
+        persona: str | None = None,
+        gold_doc_ids: Sequence[str] = (),
+    ) -> dspy.Prediction:
+        """Check one request; same result fields and errors as `PaceMakerProgram.forward`.
+
+        Args:
+            request: The request as typed.
+            reference_date: The day it is made.
+            kb_id: A registered knowledge base.
+            persona: The user's name.
+            gold_doc_ids: The decisive facts; only ``oracle`` looks at them.
+        """
+        task, kb = Task(checked(request), reference_date, kb_id, persona), facts_of(kb_id)
+        started = time.perf_counter()
+        with request_log() as log:
+            found = self.retrieve(kb, request)
+            evidence = self.pick(kb, found, gold_doc_ids)
+            answer = self.answerer(task, candidates(kb, found.fused, [PoolFact(doc_id, 0) for doc_id in evidence]))
+        shown = log.trims[-1].shown if log.trims else len(evidence)
+        trace = replace(found, reference_date=reference_date, evidence=tuple(evidence[:shown]))
+        return to_prediction(answer, trace, log, started)
+
+    def retrieve(self, kb: KbIndex, request: str) -> Trace:
+        """Search with the request itself; ``oracle`` searches nothing, ``full-kb`` ranks every fact."""
+        if self.method == "oracle":
+            return Trace(kb.kb_id, dt.date.min)
+        depth = len(kb) if self.method == "full-kb" else max(self.config.agents.evidence, 1)
+        settings = self.config.retrieval.model_copy(update={"top_k_per_view": depth})
+        return retrieve(kb, (View("original", request),), settings)
+
+    def pick(self, kb: KbIndex, found: Trace, gold_doc_ids: Sequence[str]) -> list[str]:
+        """Return the evidence ids of this baseline, best first."""
+        keep = self.config.agents.evidence
+        if self.method == "oracle":
+            return list(dict.fromkeys(gold_doc_ids))
+        if self.method == "hybrid":
+            return [hit.doc_id for hit in found.fused[:keep]]
+        if self.method == "sparse":
+            return [hit.doc_id for hit in found.hits[0].sparse[:keep]]
+        ranked = [hit.doc_id for hit in found.hits[0].dense]
+        return ranked if self.method == "full-kb" else ranked[:keep]

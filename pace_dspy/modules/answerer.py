@@ -1,0 +1,59 @@
+"""The answerer: evidence in, a decision with its reason and cited facts out. Paper: answer generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pace_dspy.backends.usage import record_fallback
+from pace_dspy.calendar import today_line
+from pace_dspy.modules.base import StageAgent, chosen_positions, numbered
+from pace_dspy.signatures import DecideRequest
+from pace_dspy.types import Candidate, Label, Task
+
+REPLY_TOKENS = 320
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the answerer decided.
+
+    Attributes:
+        decision: ``conflict`` / ``non_conflict``, or ``None`` when the reply stayed unusable.
+        response: Two to four sentences for the user, ``None`` likewise.
+        cited: Ids the answer rests on, each one shown to the model.
+    """
+
+    decision: Label | None
+    response: str | None
+    cited: tuple[str, ...]
+
+
+class Answerer(StageAgent):
+    """Task and evidence in; an `Answer` out. A failed reply decides nothing (ours)."""
+
+    def __init__(self) -> None:
+        super().__init__("answerer", DecideRequest, reply_tokens=REPLY_TOKENS)
+
+    def forward(self, task: Task, evidence: Sequence[Candidate]) -> Answer:
+        """Return the answer.
+
+        Args:
+            task: The request to check.
+            evidence: Facts to decide from, most decisive first.
+        """
+        lines = numbered([fact.text for fact in evidence])
+        fixed = {
+            "persona": task.persona or "the user",
+            "today": today_line(task.reference_date),
+            "request": task.request,
+        }
+        shown = self.fit(lines, "evidence", **fixed) if lines else 0
+        reply = self.ask(**fixed, evidence="\n".join(lines[:shown]) or "no notes were found")
+        if reply is None:
+            return Answer(None, None, ())
+        if not reply.response.strip():
+            record_fallback(self.stage, "the response is empty")
+            return Answer(None, None, ())
+        cited = chosen_positions(reply.cited, shown, shown)
+        return Answer(reply.decision, reply.response.strip(), tuple(evidence[position].doc_id for position in cited))
