@@ -1,0 +1,207 @@
+"""One knowledge base, ready to search: facts, dense and sparse index, graph, and a handle on the embedder."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pace_dspy.errors import ConfigError
+from pace_dspy.retrieval.base import Embedder, FloatMatrix, Progress
+from pace_dspy.retrieval.dense import DenseIndex
+from pace_dspy.retrieval.graph import KnnGraph
+from pace_dspy.retrieval.ids import DocIds, check_k, check_lengths
+from pace_dspy.retrieval.sparse import SparseIndex
+from pace_dspy.retrieval.vectors import as_matrix
+from pace_dspy.types import Fact, Hit, View, ViewHits
+
+GRAPH_K = 10
+_KB_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_CHUNK = 512
+
+
+class KbIndex:
+    """Everything needed to search one KB, and nothing of any other. Use `build`, or `storage.load_index`.
+
+    It is immutable, shared by threads, and refuses to be copied or pickled: programs hold a ``kb_id`` and look the
+    index up in `pace_dspy.retrieval.registry`.
+
+    Args:
+        kb_id: Name of the KB; becomes part of paths.
+        texts: n texts in corpus order.
+        dates: n dates or ``None``.
+        dense: Dense index over the n facts; its ids are the KB's.
+        sparse: Sparse index over the same.
+        graph: Graph over the same.
+        embedder: The embedder that made the vectors.
+    """
+
+    def __init__(
+        self,
+        kb_id: str,
+        texts: Sequence[str],
+        dates: Sequence[dt.date | None],
+        dense: DenseIndex,
+        sparse: SparseIndex,
+        graph: KnnGraph,
+        embedder: Embedder,
+    ) -> None:
+        self.kb_id = check_kb_id(kb_id)
+        self.doc_ids = dense.doc_ids
+        for name, part in (("texts", texts), ("dates", dates), ("sparse entries", sparse), ("graph entries", graph)):
+            check_lengths(self.doc_ids, part, name)
+        self.texts = tuple(texts)
+        self.dates = tuple(dates)
+        self.dense, self.sparse, self.graph, self.embedder = dense, sparse, graph, embedder
+        self.content_hash = content_hash(zip(self.doc_ids, self.texts, self.dates, strict=True))
+
+    @classmethod
+    def build(
+        cls,
+        kb_id: str,
+        facts: Sequence[Fact],
+        embedder: Embedder,
+        graph_k: int = GRAPH_K,
+        progress: Progress | None = None,
+    ) -> KbIndex:
+        """Embed and index facts. Costs no model call.
+
+        Args:
+            kb_id: Letters, digits, ``.``, ``_``, ``-``.
+            facts: Any number, none included.
+            embedder: Embeds the facts now and the views later.
+            graph_k: Neighbours kept a fact. The paper's: 10.
+            progress: Called with (facts embedded, facts in all).
+
+        Raises:
+            ConfigError: ``kb_id`` is not allowed.
+            ValueError: Repeated ``doc_id``, ``graph_k`` < 0, or an embedder that breaks its contract.
+        """
+        check_kb_id(kb_id)
+        ids = DocIds(fact.doc_id for fact in facts)
+        texts = [fact.text for fact in facts]
+        vectors = _embed(texts, embedder, progress)
+        dense = DenseIndex.build(ids, vectors)
+        graph = KnnGraph.from_index(ids, dense.faiss_index, vectors, check_k(graph_k, "graph_k"))
+        sparse = SparseIndex.build(ids, texts)
+        return cls(kb_id, texts, [fact.date for fact in facts], dense, sparse, graph, embedder)
+
+    def __len__(self) -> int:
+        return len(self.doc_ids)
+
+    def search(self, views: Sequence[View], k: int) -> list[ViewHits]:
+        """Search all views: one embedding batch, one FAISS call, one sparse pass.
+
+        Args:
+            views: The original request and counter views. A blank one finds nothing.
+            k: Hits a retriever and view, capped at the number of facts. The paper's: 10.
+
+        Returns:
+            Hits of each view, parallel to ``views``.
+
+        Raises:
+            ValueError: ``k`` < 0.
+            BackendError: A remote embedder failed.
+
+        Paper: hybrid retrieval.
+        """
+        k = check_k(k)
+        found = [ViewHits((), ()) for _ in views]
+        asked = [number for number, view in enumerate(views) if view.text.strip()]
+        if not asked or not len(self) or not k:
+            return found
+        texts = [views[number].text for number in asked]
+        vectors = as_matrix(self.embedder.embed_queries(texts), f"query vectors of {self.embedder.id}")
+        check_rows(vectors, len(texts), self.dense.dim, self.embedder)
+        dense, sparse = self.dense.search(vectors, k), self.sparse.search_many(texts, k)
+        for number, dense_hits, sparse_hits in zip(asked, dense, sparse, strict=True):
+            found[number] = ViewHits(_hits(dense_hits), _hits(sparse_hits))
+        return found
+
+    def text(self, doc_id: str) -> str:
+        """Return the text of a fact.
+
+        Raises:
+            KeyError: Not a fact of this KB.
+        """
+        return self.texts[self.doc_ids.position(doc_id)]
+
+    def date(self, doc_id: str) -> dt.date | None:
+        """Return the date of a fact, ``None`` when undated.
+
+        Raises:
+            KeyError: Not a fact of this KB.
+        """
+        return self.dates[self.doc_ids.position(doc_id)]
+
+    def __repr__(self) -> str:
+        return f"KbIndex({self.kb_id!r}, {len(self)} facts, embedder {self.embedder.id!r})"
+
+    def __copy__(self) -> NoReturn:
+        self._refuse()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        self._refuse()
+
+    def __reduce__(self) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise TypeError(
+            f"the index of KB {self.kb_id!r} is never copied or pickled; "
+            "keep its kb_id and look it up with pace_dspy.retrieval.get_kb(kb_id)"
+        )
+
+
+def check_kb_id(kb_id: str) -> str:
+    """Return ``kb_id`` when it may become part of a path.
+
+    Raises:
+        ConfigError: It may not; says what is allowed.
+    """
+    if not _KB_ID.fullmatch(kb_id) or kb_id in (".", ".."):
+        raise ConfigError(
+            f"kb_id {kb_id[:80]!r} is not allowed: use 1-128 letters, digits, '.', '_' or '-', and not '.' or '..'"
+        )
+    return kb_id
+
+
+def content_hash(facts: Iterable[tuple[str, str, dt.date | None]]) -> str:
+    """Return the SHA-256 (hex) of ``(doc_id, text, date)`` in corpus order: what an index must agree with."""
+    digest = hashlib.sha256()
+    for doc_id, text, date in facts:
+        digest.update(json.dumps([doc_id, text, date.isoformat() if date else None]).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def check_rows(vectors: FloatMatrix, n_texts: int, dim: int, embedder: Embedder) -> None:
+    """Refuse vectors that are not one of length ``dim`` for each text.
+
+    Raises:
+        ValueError: With both shapes.
+    """
+    if vectors.shape != (n_texts, dim):
+        raise ValueError(f"embedder {embedder.id!r} gave shape {vectors.shape} where ({n_texts}, {dim}) is needed")
+
+
+def _embed(texts: Sequence[str], embedder: Embedder, progress: Progress | None) -> FloatMatrix:
+    # Facts of similar length go together, so that batches waste little on padding.
+    order = sorted(range(len(texts)), key=lambda position: len(texts[position]))
+    vectors = np.zeros((len(texts), embedder.dim), dtype=np.float32)
+    for start in range(0, len(texts), _CHUNK):
+        rows = order[start : start + _CHUNK]
+        part = as_matrix(embedder.embed_documents([texts[row] for row in rows]), f"embeddings of {embedder.id}")
+        check_rows(part, len(rows), embedder.dim, embedder)
+        vectors[rows] = part
+        if progress:
+            progress(start + len(rows), len(texts))
+    return vectors
+
+
+def _hits(pairs: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
+    return tuple(Hit(doc_id, score) for doc_id, score in pairs)
