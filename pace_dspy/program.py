@@ -40,9 +40,7 @@ class PaceMakerProgram(dspy.Module):
         self.post_filter = make_post_filter(agents)
         self.answerer = make_answerer(agents)
 
-    def forward(
-        self, request: str, reference_date: dt.date, kb_id: str, persona: str | None = None
-    ) -> dspy.Prediction:
+    def forward(self, request: str, reference_date: dt.date, kb_id: str, persona: str | None = None) -> dspy.Prediction:
         """Check one request against one knowledge base.
 
         Args:
@@ -75,7 +73,7 @@ class PaceMakerProgram(dspy.Module):
         return to_prediction(answer, trace, log, started)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return instructions and demos of every predictor; language models are attached from a profile, never saved."""
+        """Return instructions and demos of every predictor; models are attached from a profile, never saved."""
         state: dict[str, Any] = super().dump_state(json_mode=json_mode)
         return {name: {**part, "lm": None} for name, part in state.items()}
 
@@ -128,9 +126,7 @@ def checked(request: str) -> str:
     return request
 
 
-def candidates(
-    kb: KbIndex, fused: Sequence[FusedHit], pool: Sequence[PoolFact] | None = None
-) -> tuple[Candidate, ...]:
+def candidates(kb: KbIndex, fused: Sequence[FusedHit], pool: Sequence[PoolFact] | None = None) -> tuple[Candidate, ...]:
     """Return facts with text, fused score and hop, in the order of ``pool`` (of ``fused`` without one)."""
     scores = {hit.doc_id: hit.score for hit in fused}
     facts = [PoolFact(hit.doc_id, 0) for hit in fused] if pool is None else pool

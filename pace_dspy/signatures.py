@@ -25,8 +25,12 @@ class CueOut(BaseModel):
 
 
 class PlanProbes(dspy.Signature):
-    """You prepare a background check of a request. Taken alone it looks fine; facts about the user's life, people, plans and places may still make it a bad idea.
-    Name one to three different directions in which such a conflict could hide: clashing times, constraints of someone involved, the present state of a thing or place."""
+    """Prepare a background check of a request.
+
+    Taken alone the request looks fine; facts about the user's life, people, plans and places may still make it a bad
+    idea. Name one to three different directions in which such a conflict could hide: clashing times, constraints of
+    someone involved, the present state of a thing or place.
+    """
 
     request: str = dspy.InputField(desc=REQUEST)
     today: str = dspy.InputField(desc=TODAY)
@@ -34,8 +38,12 @@ class PlanProbes(dspy.Signature):
 
 
 class WriteCounterViews(dspy.Signature):
-    """You write search queries for a user's knowledge base of one-sentence notes. The request itself is searched already.
-    Write up to three queries that would match notes able to block or limit the request: other commitments on that day, needs and promises of the people involved, rules, closures and condition of the place or thing. Use the words such notes would use, with names and dates, not questions."""
+    """Write search queries for a user's knowledge base of one-sentence notes.
+
+    The request itself is searched already. Write up to three queries that would match notes able to block or limit the
+    request: other commitments on that day, needs and promises of the people involved, rules, closures and condition of
+    the place or thing. Use the words such notes would use, with names and dates, not questions.
+    """
 
     request: str = dspy.InputField(desc=REQUEST)
     today: str = dspy.InputField(desc=TODAY)
@@ -44,8 +52,11 @@ class WriteCounterViews(dspy.Signature):
 
 
 class SelectSeeds(dspy.Signature):
-    """You choose starting points for a search through a user's notes. Notes linked to the ones you choose will be looked at next.
-    Choose the notes that tell about the people, places, things or times of the request, or that could lead to what blocks it; leave out notes that merely share words."""
+    """Choose starting points for a search through a user's notes.
+
+    Notes linked to the ones you choose will be looked at next. Choose the notes that tell about the people, places,
+    things or times of the request, or that could lead to what blocks it; leave out notes that merely share words.
+    """
 
     request: str = dspy.InputField(desc=REQUEST)
     today: str = dspy.InputField(desc=TODAY)
@@ -54,8 +65,11 @@ class SelectSeeds(dspy.Signature):
 
 
 class SelectEvidence(dspy.Signature):
-    """You select the evidence on which a request will be accepted or refused.
-    Keep the notes that together settle it: what blocks it, what lifts or limits the block, and the links between them (who someone is, where a place lies, when something starts and ends). Leave out everything that changes nothing."""
+    """Select the evidence on which a request will be accepted or refused.
+
+    Keep the notes that together settle it: what blocks it, what lifts or limits the block, and the links between them
+    (who someone is, where a place lies, when something starts and ends). Leave out everything that changes nothing.
+    """
 
     request: str = dspy.InputField(desc=REQUEST)
     today: str = dspy.InputField(desc=TODAY)
@@ -64,8 +78,13 @@ class SelectEvidence(dspy.Signature):
 
 
 class DecideRequest(dspy.Signature):
-    """You are the user's careful assistant. Decide from the numbered notes whether the request can be carried out as asked.
-    Answer "conflict" only if the notes, put together, show that it cannot or should not be done as asked: times that overlap, a need or promise of someone involved, a closed or missing thing. Answer "non_conflict" if the notes show no such obstacle, or show that it is over, solved, or about another day, person or place. Do the date arithmetic. Do not invent facts."""
+    """Decide, as the user's careful assistant, whether a request can be carried out as asked.
+
+    Answer "conflict" only if the notes, put together, show that it cannot or should not be done as asked: times that
+    overlap, a need or promise of someone involved, a closed or missing thing. Answer "non_conflict" if the notes show
+    no such obstacle, or show that it is over, solved, or about another day, person or place. Do the date arithmetic.
+    Do not invent facts.
+    """
 
     persona: str = dspy.InputField(desc="the user's name")
     today: str = dspy.InputField(desc=TODAY)

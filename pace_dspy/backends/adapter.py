@@ -83,9 +83,7 @@ class PaceAdapter(dspy.Adapter):
         """Run `__call__` in a worker thread."""
         return await asyncio.to_thread(self.__call__, lm, lm_kwargs, signature, demos, inputs)
 
-    def _ask(
-        self, lm: Any, signature: Any, messages: list[dict[str, Any]], options: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _ask(self, lm: Any, signature: Any, messages: list[dict[str, Any]], options: dict[str, Any]) -> dict[str, Any]:
         room = options.get("max_tokens") or options.get("max_completion_tokens") or DEFAULT_REPLY_TOKENS
         request = build_request(lm, signature, messages, options, room)
         key = reply_key(identity_of(lm), _request_dict(request), options.get("rollout_id"))

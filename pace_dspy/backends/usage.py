@@ -6,7 +6,7 @@ DSPy's usage tracker loses calls made in worker threads; this log lives in a con
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -60,6 +60,7 @@ class RequestLog:
 
 _log: ContextVar[RequestLog | None] = ContextVar("pace_dspy_request_log", default=None)
 _stage: ContextVar[Stage | None] = ContextVar("pace_dspy_stage", default=None)
+_watch: ContextVar[Callable[[Stage], None] | None] = ContextVar("pace_dspy_watch", default=None)
 
 
 @contextmanager
@@ -77,10 +78,23 @@ def request_log() -> Iterator[RequestLog]:
 def stage_scope(stage: Stage) -> Iterator[None]:
     """Mark the calls made inside as belonging to ``stage``."""
     token = _stage.set(stage)
+    watch = _watch.get()
+    if watch is not None:
+        watch(stage)
     try:
         yield
     finally:
         _stage.reset(token)
+
+
+@contextmanager
+def watching(watch: Callable[[Stage], None]) -> Iterator[None]:
+    """Call ``watch`` with the name of each stage that begins inside, for live progress."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
 
 
 def current_stage() -> Stage | None:

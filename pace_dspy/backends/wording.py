@@ -15,7 +15,9 @@ def describe_fields(signature: Any) -> str:
     outputs = [
         f'"{name}": {describe_type(info.annotation)}. {_text(info)}' for name, info in signature.output_fields.items()
     ]
-    return "\n".join(["You get:", *inputs, "", "Reply with one JSON object and nothing else, keys in this order:", *outputs])
+    return "\n".join(
+        ["You get:", *inputs, "", "Reply with one JSON object and nothing else, keys in this order:", *outputs]
+    )
 
 
 def describe_type(annotation: Any) -> str:

@@ -1,4 +1,4 @@
-"""The two evidence filters, before and after the walk. Paper: evidence selection. Semantics: parity README, "Filter"."""
+"""The two evidence filters, before and after the walk. Paper: evidence selection; semantics: parity README, Filter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dspy
 
 from pace_dspy.backends.usage import record_fallback
 from pace_dspy.calendar import today_line
-from pace_dspy.modules.base import Candidate, Stage, TaskAgent, chosen_positions, numbered
+from pace_dspy.modules.base import StageAgent, chosen_positions, numbered
 from pace_dspy.signatures import SelectEvidence, SelectSeeds
 from pace_dspy.types import Candidate, Stage, Task
 

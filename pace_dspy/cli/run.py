@@ -1,0 +1,98 @@
+"""``pace-dspy run``: any method on any dataset, resumable, one row a request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pace_dspy.cli.live import with_weights
+from pace_dspy.cli.options import AsJson, Backend, Config, Data, EmbedderSpec, IndexDir, ProgramFile
+from pace_dspy.cli.output import counting, emit_json, say
+from pace_dspy.cli.render import print_summary
+from pace_dspy.evaluation.plan import Plan, RunSettings, prepare
+from pace_dspy.evaluation.runner import Limits, Outcome
+from pace_dspy.evaluation.summary import summarise
+
+
+def run(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="Run folder; the same folder continues the run.")],
+    method: Annotated[str, typer.Option("--method", help="pacemaker, hybrid, dense, sparse, oracle or full-kb.")] = (
+        "pacemaker"
+    ),
+    backend: Backend = "local",
+    answer_backend: Annotated[
+        str | None, typer.Option("--answer-backend", help="Another backend for the answerer.")
+    ] = None,
+    case: Annotated[list[str] | None, typer.Option("--case", help="Only this persona; may be repeated.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N requests.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed recorded with the run and sent where supported.")] = 0,
+    config: Config = "paper",
+    split_file: Annotated[
+        Path | None, typer.Option("--split-file", help="Split by persona; mini brings its own.")
+    ] = None,
+    part: Annotated[str, typer.Option("--part", help="all, train, dev or test.")] = "all",
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Requests in flight; the backend's slots by default.")
+    ] = None,
+    embedder: EmbedderSpec = "minilm",
+    index: IndexDir = None,
+    program: ProgramFile = None,
+    max_usd: Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop after this much money.")] = None,
+    max_minutes: Annotated[float | None, typer.Option("--max-minutes", min=0, help="Stop after this long.")] = None,
+    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Reuse validated replies.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Run a method on a dataset and write DIR/results.jsonl; start it again to continue after any stop."""
+    settings = RunSettings(
+        data=data,
+        method=method,
+        backend=backend,
+        answer_backend=answer_backend,
+        config=config,
+        cases=tuple(case or ()),
+        limit=limit,
+        seed=seed,
+        split_file=split_file,
+        part=part,
+        concurrency=concurrency,
+        embedder=embedder,
+        index=index,
+        program=program,
+        cache=cache,
+    )
+    with with_weights():
+        plan = prepare(settings, out, on_note=say)
+    outcome = execute(plan, Limits(max_usd, max_minutes))
+    summary = summarise(plan.store.rows([job.key for job in plan.jobs]))
+    plan.store.export()
+    if as_json:
+        emit_json({"out": str(out), "outcome": vars(outcome), "summary": summary.to_dict()})
+    else:
+        print_summary(f"{method}, config {plan.config.name}, backend {backend}", summary.to_text())
+        print_summary("", {"results": str(plan.store.folder / "results.jsonl")})
+    if outcome.stopped:
+        say(f"stopped early: {outcome.stopped}")
+    if outcome.failed or outcome.stopped:
+        say(f"{outcome.failed} requests failed; the same command asks them again and repeats nothing that is finished")
+        raise typer.Exit(1)
+
+
+def execute(plan: Plan, limits: Limits) -> Outcome:
+    """Run the plan with a live bar on stderr: done, failed, cost, tokens, time left."""
+    read = wrote = 0
+    with counting("requests", len(plan.jobs)) as bar:
+        task = bar.task_ids[0]
+
+        def on_row(row: dict[str, Any], outcome: Outcome) -> None:
+            nonlocal read, wrote
+            for stage in (row["trace"] or {}).get("usage", []):
+                read, wrote = read + stage["prompt_tokens"], wrote + stage["completion_tokens"]
+            note = f"failed {outcome.failed}, ${outcome.cost_usd:.2f}, tokens {read:,} read {wrote:,} written"
+            bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed, description=note)
+
+        outcome = plan.run(limits, on_row)
+        bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed)
+    return outcome

@@ -1,0 +1,198 @@
+"""From run settings to jobs: everything that can be wrong is found here, before the first request is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from pace_dspy.artifacts import load_program
+from pace_dspy.backends.cache import ReplyCache
+from pace_dspy.backends.lm import BackendLM, make_lm
+from pace_dspy.baselines import BaselineProgram
+from pace_dspy.config import PaceMakerConfig
+from pace_dspy.data import load_mini_split, load_pace, load_split, select_split
+from pace_dspy.errors import ConfigError
+from pace_dspy.evaluation.provenance import RunManifest, git_commit, versions
+from pace_dspy.evaluation.runner import Job, Limits, Outcome, run_jobs
+from pace_dspy.evaluation.store import RunStore
+from pace_dspy.knowledge import open_cases
+from pace_dspy.methods import make_check, make_program, without_model
+from pace_dspy.program import PaceMakerProgram
+from pace_dspy.retrieval import make_embedder
+from pace_dspy.types import Dataset
+
+NO_BACKEND = "none"
+PARTS = ("all", "train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a user asked for; see ``pace-dspy run --help`` for each field."""
+
+    data: str
+    method: str = "pacemaker"
+    backend: str = "local"
+    answer_backend: str | None = None
+    config: str = "paper"
+    cases: tuple[str, ...] = ()
+    limit: int | None = None
+    seed: int = 0
+    split_file: Path | None = None
+    part: str = "all"
+    concurrency: int | None = None
+    embedder: str = "minilm"
+    index: Path | None = None
+    program: Path | None = None
+    cache: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that is ready to start (or to be continued)."""
+
+    config: PaceMakerConfig
+    dataset: Dataset
+    jobs: tuple[Job, ...]
+    store: RunStore
+    program: PaceMakerProgram | BaselineProgram
+    lm: BackendLM | None
+    concurrency: int
+
+    def run(self, limits: Limits, on_row: Callable[[dict[str, Any], Outcome], None] | None = None) -> Outcome:
+        """Run what is not finished."""
+        with ExitStack() as stack:
+            if self.lm is not None:
+                stack.enter_context(dspy.context(lm=self.lm))
+            return run_jobs(
+                make_check(self.program),
+                self.jobs,
+                self.store,
+                concurrency=self.concurrency,
+                limits=limits,
+                on_row=on_row,
+            )
+
+
+def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] | None = None) -> Plan:
+    """Load data, program and models, open the indexes and the run folder.
+
+    Args:
+        settings: What to run.
+        out: The run folder.
+        on_note: Called with short messages (a program compiled on another backend).
+
+    Raises:
+        ConfigError: Any setting that does not fit; DataError for bad data; MissingKeyError without a needed key.
+    """
+    config = PaceMakerConfig.load(settings.config)
+    if settings.backend == NO_BACKEND:
+        config = without_model(settings.method, config)
+    dataset, split_hash = select_data(settings)
+    program = _program(settings, config, on_note)
+    lm, answer_lm = _models(settings)
+    if answer_lm is not None:
+        program.answerer.predict.lm = answer_lm
+    embedder = make_embedder(settings.embedder)
+    jobs = _jobs(settings, dataset)
+    manifest = RunManifest(
+        method=settings.method,
+        config=config.model_dump(mode="json"),
+        dataset=dataset.name,
+        dataset_hash=dataset.content_hash,
+        split=split_hash,
+        part=settings.part,
+        backends={"agents": _identity(lm), "answerer": _identity(answer_lm or lm)},
+        embedder=embedder.id,
+        program=None if settings.program is None else _file_hash(settings.program),
+        seed=settings.seed,
+        arguments={"cases": list(settings.cases), "limit": settings.limit, "concurrency": settings.concurrency},
+        git_commit=git_commit(),
+        versions=versions(),
+    )
+    store = RunStore.open(out, manifest)
+    wanted = {job.request.case_id for job in jobs}
+    kb_ids = open_cases(
+        [case for case in dataset.cases if case.case_id in wanted],
+        embedder,
+        folder=settings.index,
+        graph_k=config.retrieval.graph_k,
+    )
+    jobs = tuple(Job(job.request, kb_ids[job.request.case_id], job.persona, job.position) for job in jobs)
+    slots = lm.profile.slots if lm is not None else 1
+    return Plan(config, dataset, jobs, store, program, lm, settings.concurrency or slots)
+
+
+def select_data(settings: RunSettings) -> tuple[Dataset, str | None]:
+    """Return the dataset, restricted to the split part asked for, and the split's hash.
+
+    Raises:
+        ConfigError: Unknown part, or a part without a split.
+    """
+    if settings.part not in PARTS:
+        raise ConfigError(f"unknown part {settings.part!r}; parts: {', '.join(PARTS)}")
+    dataset = load_pace(settings.data)
+    if settings.part == "all":
+        return dataset, None
+    if settings.split_file is not None:
+        split = load_split(settings.split_file, dataset)
+    elif settings.data == "mini":
+        split = load_mini_split(dataset)
+    else:
+        raise ConfigError(f"--part {settings.part} needs --split-file; make one with `pace-dspy data split`")
+    return select_split(dataset, split, settings.part), _text_hash(repr(split))  # type: ignore[arg-type]
+
+
+def _program(
+    settings: RunSettings, config: PaceMakerConfig, on_note: Callable[[str], None] | None
+) -> PaceMakerProgram | BaselineProgram:
+    if settings.program is None:
+        return make_program(settings.method, config)
+    if settings.method != "pacemaker":
+        raise ConfigError(f"--program is a compiled PaceMaker; --method {settings.method} cannot use it")
+    return load_program(settings.program, config, backend=settings.backend, warn=on_note)
+
+
+def _models(settings: RunSettings) -> tuple[BackendLM | None, BackendLM | None]:
+    if settings.backend == NO_BACKEND:
+        if settings.answer_backend:
+            raise ConfigError("--answer-backend needs a --backend other than none")
+        return None, None
+    cache = ReplyCache() if settings.cache else None
+    lm = make_lm(settings.backend, reply_cache=cache)
+    answer_lm = make_lm(settings.answer_backend, reply_cache=cache) if settings.answer_backend else None
+    return lm, answer_lm
+
+
+def _jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
+    known = [case.case_id for case in dataset.cases]
+    unknown = [case_id for case_id in settings.cases if case_id not in known]
+    if unknown:
+        raise ConfigError(f"no case {', '.join(unknown)} in {settings.data}; cases: {', '.join(known)}")
+    jobs = [
+        Job(request, case.case_id, case.persona, position)
+        for position, (case, request) in enumerate((case, request) for case in dataset.cases for request in case.requests)
+        if not settings.cases or case.case_id in settings.cases
+    ]
+    if not jobs:
+        raise ConfigError(f"{settings.data} holds no request to run")
+    return tuple(jobs[: settings.limit])
+
+
+def _identity(lm: BackendLM | None) -> str | None:
+    return None if lm is None else f"{lm.profile.name}: {lm.identity}"
+
+
+def _file_hash(source: Path) -> str:
+    path = source / "program.json" if source.is_dir() else source
+    return _text_hash(path.read_text(encoding="utf-8"))
+
+
+def _text_hash(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()
