@@ -96,12 +96,11 @@ class Manifest:
         """Refuse a data folder with a missing file or one of another size.
 
         Raises:
-            FileNotFoundError: The folder is gone (a writer replaced it).
-            IndexMismatchError: A file in it is missing or was cut.
+            IndexMismatchError: A file is missing or was cut, or the whole folder is gone.
         """
         data = folder / self.folder
         if not data.is_dir():
-            raise FileNotFoundError(f"index folder {data} is gone")
+            raise mismatch(self.kb_id, folder, {"data folder": ("missing", self.folder)})
         sizes = {name: (data / name).stat().st_size if (data / name).is_file() else None for name in self.files}
         differing = {
             f"file {name}": (size, self.files[name]) for name, size in sizes.items() if size != self.files[name]

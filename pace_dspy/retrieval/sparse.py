@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from pace_dspy.retrieval.ids import DocIds, check_k, check_lengths
 from pace_dspy.retrieval.tokenizer import tokenize
+
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG on import
 
 K1 = 1.5
 B = 0.75

@@ -105,17 +105,16 @@ def load_index(
         ConfigError: ``kb_id`` is not allowed.
     """
     folder = index_dir(root, kb_id)
-    for last_try in (False, False, True):
+    manifest = _manifest(folder, kb_id)
+    while True:
         try:
-            return _load(folder, kb_id, embedder, facts, graph_k)
-        except FileNotFoundError as exc:
-            if not (folder / MANIFEST).is_file():
-                raise FileNotFoundError(
-                    f"no index of KB {kb_id!r} in {folder}; build one with `pace-dspy index --data PATH --out DIR`"
-                ) from exc
-            if last_try:
-                raise mismatch(kb_id, folder, {"data folder": ("missing", "named in the manifest")}) from exc
-    raise AssertionError("unreachable")
+            return _open(folder, manifest, kb_id, embedder, facts, graph_k)
+        except IndexMismatchError:
+            # A writer may have replaced the version between our reading the manifest and the files.
+            newer = _manifest(folder, kb_id)
+            if newer == manifest:
+                raise
+            manifest = newer
 
 
 def load_or_build(
@@ -147,8 +146,23 @@ def load_or_build(
         return index
 
 
-def _load(folder: Path, kb_id: str, embedder: Embedder, facts: Sequence[Fact] | None, graph_k: int | None) -> KbIndex:
-    manifest = Manifest.read(folder, kb_id)
+def _manifest(folder: Path, kb_id: str) -> Manifest:
+    try:
+        return Manifest.read(folder, kb_id)
+    except FileNotFoundError as exc:
+        raise FileNotFoundError(
+            f"no index of KB {kb_id!r} in {folder}; build one with `pace-dspy index --data PATH --out DIR`"
+        ) from exc
+
+
+def _open(
+    folder: Path,
+    manifest: Manifest,
+    kb_id: str,
+    embedder: Embedder,
+    facts: Sequence[Fact] | None,
+    graph_k: int | None,
+) -> KbIndex:
     wanted: dict[str, object] = {"embedder_id": embedder.id}
     if facts is not None:
         wanted |= {"n_facts": len(facts), "content_hash": content_hash((f.doc_id, f.text, f.date) for f in facts)}
@@ -159,8 +173,6 @@ def _load(folder: Path, kb_id: str, embedder: Embedder, facts: Sequence[Fact] | 
     manifest.check_files(folder)
     try:
         index = read_parts(folder / manifest.folder, manifest, embedder)
-    except FileNotFoundError:
-        raise
     except (OSError, ValueError, RuntimeError) as exc:
         raise mismatch(kb_id, folder, {"files": (f"not readable ({exc})", "whole")}) from exc
     held = {
