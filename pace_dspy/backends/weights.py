@@ -25,7 +25,7 @@ from pace_dspy.backends import weights_channels as channels
 from pace_dspy.backends.weights_table import Progress, Weights, entry, mismatch, names
 from pace_dspy.errors import WeightsError
 
-__all__ = ["Progress", "cache_dir", "local_path", "names", "resolve", "verify"]
+__all__ = ["Progress", "cache_dir", "entry", "local_path", "names", "resolve", "verify"]
 
 log = logging.getLogger(__name__)
 
