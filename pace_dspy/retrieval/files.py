@@ -67,4 +67,5 @@ def _arrays(index: KbIndex) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _open(folder: Path, name: str) -> Any:
-    return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    # A plain view of the mapped file: the memmap class itself slows down every small slice.
+    return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))

@@ -44,7 +44,7 @@ class SparseIndex:
     score matrix with its "atire" term part, which is Okapi's ``tf*(k1+1)/(tf + k1*(1-b+b*len/avglen))``, in
     float64, and its always positive "lucene" idf; every term's column of the public ``scores`` is then multiplied
     by okapi idf / lucene idf. The result equals the reference for every term, frequent ones included, to about
-    1e-15. Scoring adds the postings of all queries in one pass over arrays, each fact's terms in query order.
+    1e-15. Scoring adds the postings of each query term as arrays, in query order.
 
     A consequence kept on purpose: in corpora of one or two facts every idf is <= 0, so nothing is returned.
 
@@ -109,7 +109,7 @@ class SparseIndex:
         return self.search_many([query], k)[0]
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-        """Return `search` of each query, scored in one pass."""
+        """Return `search` of each query."""
         k = check_k(k)
         results = []
         for scores in self.scores(queries):
@@ -123,17 +123,13 @@ class SparseIndex:
         Returns:
             ``(n_queries, n_docs)`` float64, higher is better, 0 without a common term.
         """
-        known = [[self._columns[term] for term in tokenize(query) if term in self._columns] for query in queries]
-        columns = np.fromiter((column for row in known for column in row), dtype=np.int64)
-        row_of = np.repeat(np.arange(len(known)), [len(row) for row in known])
-        starts = self.matrix.indptr[columns]
-        lengths = self.matrix.indptr[columns + 1] - starts
-        ends = np.cumsum(lengths)
-        postings = np.arange(lengths.sum()) + np.repeat(starts - (ends - lengths), lengths)
-        cells = self.matrix.indices[postings] + np.repeat(row_of * len(self), lengths)
-        weights = self.matrix.data[postings]
-        flat = np.bincount(cells, weights=weights, minlength=len(queries) * len(self))
-        return np.asarray(flat, dtype=np.float64).reshape(len(queries), len(self))
+        data, indices, indptr = self.matrix
+        scores = np.zeros((len(queries), len(self)))
+        for row, query in zip(scores, queries, strict=True):
+            for column in (self._columns[term] for term in tokenize(query) if term in self._columns):
+                postings = slice(indptr[column], indptr[column + 1])
+                row[indices[postings]] += data[postings]  # a term's postings name each fact once
+        return scores
 
 
 def okapi_idf(doc_freqs: NDArray[np.int64], n_docs: int) -> NDArray[np.float64]:

@@ -34,8 +34,8 @@ def test_loaded_equals_saved(n, facts, embedder, tmp_path):
 def test_files_are_mapped_and_hold_no_pickle(facts, embedder, tmp_path):
     folder = save_index(KbIndex.build("kb", facts, embedder), tmp_path)
     loaded = load_index(tmp_path, "kb", embedder)
-    assert isinstance(loaded.graph.neighbours, np.memmap)
-    assert isinstance(loaded.sparse.matrix.data, np.memmap)
+    assert isinstance(loaded.graph.neighbours.base, np.memmap)
+    assert isinstance(loaded.sparse.matrix.data.base, np.memmap)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {path.suffix for path in (folder / manifest["folder"]).iterdir()} == {".faiss", ".npy", ".parquet"}
     for path in (folder / manifest["folder"]).glob("*.npy"):
