@@ -103,7 +103,9 @@ def _read_table(
                 )
             all_ids.add(case_id)
         positions = [position for position, case_id in enumerate(ids) if cases is None or case_id in cases]
-        records = content.take(positions).to_pylist() if cases is not None else content.to_pylist()
+        records = (
+            content.take(pa.array(positions, pa.int64())).to_pylist() if cases is not None else content.to_pylist()
+        )
         for position, record in zip(positions, records, strict=True):
             rows.append((str(file), position + 1, ids[position], record))
     return rows, all_ids
