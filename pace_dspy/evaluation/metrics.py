@@ -1,6 +1,6 @@
-"""Retrieval scores as pure functions; every value lies in [0, 1], higher is better.
+"""Every metric of the paper as a pure function: retrieval here, decisions and verdicts from `answers`. Values in [0, 1].
 
-Semantics: the released reference, ``shared/parity/README.md``, "Metrics". One documented difference: the
+Retrieval semantics: the released reference, ``shared/parity/README.md``, "Metrics". One documented difference: the
 reference counts a repeated prediction in the length of the list; `score_request` drops repeats first (the first one
 is kept). The single metrics take a list as it is, so they give the reference's numbers on lists with repeats, too.
 """
@@ -11,7 +11,34 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pace_dspy.errors import ConfigError
+from pace_dspy.evaluation.answers import (
+    DecisionRates,
+    DecisionScores,
+    VerdictScores,
+    decision_metrics,
+    judge_micro,
+    verdict_metrics,
+)
 from pace_dspy.evaluation.scores import Row, finished, mean
+
+__all__ = [
+    "KS",
+    "DecisionRates",
+    "DecisionScores",
+    "RetrievalScores",
+    "VerdictScores",
+    "decision_metrics",
+    "gold_at_k",
+    "hit_at_k",
+    "judge_micro",
+    "precision_at_k",
+    "recall_at_k",
+    "reciprocal_rank",
+    "retrieval_metrics",
+    "score_request",
+    "unique",
+    "verdict_metrics",
+]
 
 KS: tuple[int, ...] = (5, 10)
 """Cut-offs of the paper's tables."""

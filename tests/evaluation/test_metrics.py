@@ -8,15 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import RR, P, R, Success
 
-from pace_dspy.evaluation.answers import decision_metrics, judge_micro, verdict_metrics
 from pace_dspy.evaluation.metrics import (
+    decision_metrics,
     gold_at_k,
     hit_at_k,
+    judge_micro,
     precision_at_k,
     recall_at_k,
     reciprocal_rank,
     retrieval_metrics,
     score_request,
+    verdict_metrics,
 )
 from pace_dspy.evaluation.scores import grouped
 
