@@ -1,4 +1,4 @@
-"""Every metric of the paper as a pure function: retrieval here, decisions and verdicts from `answers`. Values in [0, 1].
+"""Every metric as a pure function: retrieval here, decisions and verdicts from `answers`. Values lie in [0, 1].
 
 Retrieval semantics: the released reference, ``shared/parity/README.md``, "Metrics". One documented difference: the
 reference counts a repeated prediction in the length of the list; `score_request` drops repeats first (the first one
