@@ -30,7 +30,7 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[tuple[int, i
     """Find pairs of texts whose token sets have a Jaccard similarity above a threshold.
 
     Two sets of similarity above t share one of the n - ceil(t * n) + 1 rarest tokens of each, so only those are
-    indexed (prefix filtering, Chaudhuri et al. 2006).
+    indexed (prefix filtering, Chaudhuri et al. 2006); sets whose sizes differ too much are passed over.
 
     Args:
         texts: The texts.
@@ -46,8 +46,10 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[tuple[int, i
     for position, words in enumerate(sets):
         rarest_first = sorted(words, key=lambda token: (frequency[token], token))
         prefix = rarest_first[: len(words) - ceil(threshold * len(words)) + 1]
-        candidates = sorted({other for token in prefix for other in index[token]})
-        for other in candidates:
+        smallest, largest = threshold * len(words), len(words) / threshold
+        for other in {other for token in prefix for other in index[token]}:
+            if not smallest <= len(sets[other]) <= largest:
+                continue
             shared = len(words & sets[other])
             score = shared / (len(words) + len(sets[other]) - shared)
             if score > threshold:
