@@ -1,0 +1,19 @@
+"""Time in requests and facts, as typed intervals and recurrences (ours; the paper has none of this)."""
+
+from pace_dspy.temporal.annotate import annotate_weekdays
+from pace_dspy.temporal.find import find_times, request_intervals
+from pace_dspy.temporal.overlap import occurrences, touches
+from pace_dspy.temporal.records import Clock, Interval, Meaning, Recurrence, TimeExpression
+
+__all__ = [
+    "Clock",
+    "Interval",
+    "Meaning",
+    "Recurrence",
+    "TimeExpression",
+    "annotate_weekdays",
+    "find_times",
+    "occurrences",
+    "request_intervals",
+    "touches",
+]
