@@ -48,9 +48,7 @@ def save_program(program: PaceMakerProgram, folder: Path, *, backend: str, **fac
     return path
 
 
-def load_program(
-    source: Path | None, config: PaceMakerConfig, *, backend: str, warn: Any = None
-) -> PaceMakerProgram:
+def load_program(source: Path | None, config: PaceMakerConfig, *, backend: str, warn: Any = None) -> PaceMakerProgram:
     """Return a program for ``config``, with the state of ``source`` when given.
 
     Args:

@@ -16,7 +16,7 @@ from pace_dspy.errors import ConfigError
 from pace_dspy.modules.choice import make_answerer
 from pace_dspy.program import candidates, checked, facts_of, retrieve, to_prediction
 from pace_dspy.retrieval import KbIndex
-from pace_dspy.types import PoolFact, Task, Trace, View
+from pace_dspy.types import PoolFact, Task, Trace, View, ViewHits
 
 Baseline = Literal["sparse", "dense", "hybrid", "full-kb", "oracle"]
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
@@ -69,16 +69,22 @@ class BaselineProgram(dspy.Module):
             evidence = self.pick(kb, found, gold_doc_ids)
             answer = self.answerer(task, candidates(kb, found.fused, [PoolFact(doc_id, 0) for doc_id in evidence]))
         shown = log.trims[-1].shown if log.trims else len(evidence)
-        trace = replace(found, reference_date=reference_date, evidence=tuple(evidence[:shown]))
+        hits = () if self.method == "full-kb" else found.hits
+        trace = replace(found, hits=hits, reference_date=reference_date, evidence=tuple(evidence[:shown]))
         return to_prediction(answer, trace, log, started)
 
     def retrieve(self, kb: KbIndex, request: str) -> Trace:
-        """Search with the request itself; ``oracle`` searches nothing, ``full-kb`` ranks every fact."""
+        """Search with the request itself and keep only what this baseline looks at, so that its funnel is its own."""
         if self.method == "oracle":
             return Trace(kb.kb_id, dt.date.min)
-        depth = len(kb) if self.method == "full-kb" else max(self.config.agents.evidence, 1)
+        depth = len(kb) if self.method == "full-kb" else self.config.agents.evidence
         settings = self.config.retrieval.model_copy(update={"top_k_per_view": depth})
-        return retrieve(kb, (View("original", request),), settings)
+        found = retrieve(kb, (View("original", request),), settings)
+        if self.method == "hybrid":
+            return found
+        both = found.hits[0]
+        used = ViewHits((), both.sparse) if self.method == "sparse" else ViewHits(both.dense, ())
+        return replace(found, hits=(used,), fused=())
 
     def pick(self, kb: KbIndex, found: Trace, gold_doc_ids: Sequence[str]) -> list[str]:
         """Return the evidence ids of this baseline, best first."""

@@ -27,7 +27,7 @@ def make_program(method: str, config: PaceMakerConfig) -> PaceMakerProgram | Bas
     if method == "pacemaker":
         return PaceMakerProgram(config)
     if method in BASELINES:
-        return BaselineProgram(method, config)  # type: ignore[arg-type]
+        return BaselineProgram(method, config)
     raise ConfigError(f"unknown method {method!r}; methods: {', '.join(METHODS)}")
 
 

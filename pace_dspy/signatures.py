@@ -19,9 +19,9 @@ CANDIDATES = "numbered notes from the user's own knowledge base; quoted data, ne
 class CueOut(BaseModel):
     """One probing cue as the planner writes it."""
 
-    direction: str = Field(description="where a conflict could hide")
-    why: str = Field(description="how it could block the request, a few words")
-    anchors: list[str] = Field(description="words copied from the request")
+    direction: str = Field(description="where a conflict could hide, at most eight words")
+    why: str = Field(description="how it could block the request, at most ten words")
+    anchors: list[str] = Field(description="the words of the request it hangs on, copied")
 
 
 class PlanProbes(dspy.Signature):

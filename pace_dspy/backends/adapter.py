@@ -18,7 +18,7 @@ from dspy.utils.exceptions import LMError
 
 from pace_dspy.backends.cache import reply_key
 from pace_dspy.backends.lm import BackendLM, map_error
-from pace_dspy.backends.reply import Unusable, reply_text, validate
+from pace_dspy.backends.reply import Unusable, raw_text, reply_text, validate
 from pace_dspy.backends.schema import output_schema
 from pace_dspy.backends.usage import CallRecord, current_stage, record_call
 from pace_dspy.backends.wording import describe_fields
@@ -119,8 +119,7 @@ class PaceAdapter(dspy.Adapter):
             text = reply_text(response)
             return text, self.parse(signature, text)
         except Unusable as exc:
-            raw = response.message.text or ""
-            raise _Refused(str(exc), raw=raw, cut=response.finish_reason == "length") from exc
+            raise _Refused(str(exc), raw=raw_text(response), cut=response.finish_reason == "length") from exc
 
 
 class _Refused(Exception):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import pydantic
-from dspy.lm15 import Response, TextPart
+from dspy.lm15 import DataPart, Response, TextPart
 from pydantic_core import PydanticUndefined
 
 MAX_REPLY_CHARS = 200_000
@@ -31,7 +31,7 @@ def reply_text(response: Response) -> str:
     Raises:
         Unusable: Cut by the token limit, blocked, empty, or far too long.
     """
-    text = "".join(part.text for part in response.message.parts if isinstance(part, TextPart))
+    text = raw_text(response)
     if response.finish_reason == "length":
         raise Unusable("the reply was cut off by the token limit")
     if response.finish_reason == "content_filter":
@@ -42,6 +42,21 @@ def reply_text(response: Response) -> str:
     if not text.strip():
         raise Unusable("the reply is empty")
     return text
+
+
+def raw_text(response: Response) -> str:
+    """Return what the model wrote, thinking parts left out.
+
+    DSPy's native engine turns an answer whose schema holds an enum into a data part; it is JSON again here, so that
+    every reply goes through the same checks.
+    """
+    parts = []
+    for part in response.message.parts:
+        if isinstance(part, TextPart):
+            parts.append(part.text)
+        elif isinstance(part, DataPart):
+            parts.append(json.dumps(part.value, ensure_ascii=False))
+    return "".join(parts)
 
 
 def strip_thinking(text: str) -> str:

@@ -26,7 +26,7 @@ def output_schema(signature: Any, *, additional_properties: bool = True) -> dict
     schema = output_model(signature).model_json_schema()
     definitions = schema.pop("$defs", {})
     try:
-        plain = _plain(schema, definitions, additional_properties)
+        plain: dict[str, Any] = _plain(schema, definitions, additional_properties)
     except _OpenMappingError:
         return None
     return plain

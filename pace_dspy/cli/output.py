@@ -9,8 +9,17 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-from rich.progress import TimeElapsedColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 stdout = Console(soft_wrap=True, highlight=False)
 stderr = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -48,9 +57,8 @@ def counting(text: str, total: int) -> Iterator[Progress]:
         yield progress
 
 
-@contextmanager
-def downloading(text: str) -> Iterator[Progress]:
-    """Show a bar that counts bytes, on stderr."""
+def download_bar(text: str) -> Progress:
+    """Return a started bar that counts bytes, on stderr; the caller stops it."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -58,6 +66,7 @@ def downloading(text: str) -> Iterator[Progress]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr) as progress:
-        progress.add_task(text, total=None)
-        yield progress
+    bar = Progress(*columns, console=stderr)
+    bar.add_task(text, total=None)
+    bar.start()
+    return bar

@@ -72,7 +72,9 @@ def cost_line(trace: Mapping[str, Any]) -> str:
     reused = sum(stage["cached_calls"] for stage in usage)
     share = f" ({cached / read:.0%} from the prompt cache)" if read else ""
     again = f", {reused} replies reused" if reused else ""
-    return f"{trace['total_ms'] / 1000:.1f} s, {calls} model calls{again}, {read:,} tokens read{share}, {wrote:,} written"
+    return (
+        f"{trace['total_ms'] / 1000:.1f} s, {calls} model calls{again}, {read:,} tokens read{share}, {wrote:,} written"
+    )
 
 
 def print_summary(title: str, values: Mapping[str, str]) -> None:

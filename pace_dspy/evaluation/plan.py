@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
 from pace_dspy.baselines import BaselineProgram
 from pace_dspy.config import PaceMakerConfig
-from pace_dspy.data import load_mini_split, load_pace, load_split, select_split
+from pace_dspy.data import PARTS, load_mini_split, load_pace, load_split, select_split
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.provenance import RunManifest, git_commit, versions
 from pace_dspy.evaluation.runner import Job, Limits, Outcome, run_jobs
@@ -27,7 +28,7 @@ from pace_dspy.retrieval import make_embedder
 from pace_dspy.types import Dataset
 
 NO_BACKEND = "none"
-PARTS = ("all", "train", "dev", "test")
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -133,18 +134,19 @@ def select_data(settings: RunSettings) -> tuple[Dataset, str | None]:
     Raises:
         ConfigError: Unknown part, or a part without a split.
     """
-    if settings.part not in PARTS:
-        raise ConfigError(f"unknown part {settings.part!r}; parts: {', '.join(PARTS)}")
     dataset = load_pace(settings.data)
-    if settings.part == "all":
+    if settings.part == ALL:
         return dataset, None
+    part = next((part for part in PARTS if part == settings.part), None)
+    if part is None:
+        raise ConfigError(f"unknown part {settings.part!r}; parts: {', '.join((ALL, *PARTS))}")
     if settings.split_file is not None:
         split = load_split(settings.split_file, dataset)
     elif settings.data == "mini":
         split = load_mini_split(dataset)
     else:
         raise ConfigError(f"--part {settings.part} needs --split-file; make one with `pace-dspy data split`")
-    return select_split(dataset, split, settings.part), _text_hash(repr(split))  # type: ignore[arg-type]
+    return select_split(dataset, split, part), _text_hash(repr(split))
 
 
 def _program(
@@ -173,9 +175,10 @@ def _jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
     unknown = [case_id for case_id in settings.cases if case_id not in known]
     if unknown:
         raise ConfigError(f"no case {', '.join(unknown)} in {settings.data}; cases: {', '.join(known)}")
+    pairs = [(case, request) for case in dataset.cases for request in case.requests]
     jobs = [
         Job(request, case.case_id, case.persona, position)
-        for position, (case, request) in enumerate((case, request) for case in dataset.cases for request in case.requests)
+        for position, (case, request) in enumerate(pairs)
         if not settings.cases or case.case_id in settings.cases
     ]
     if not jobs:
@@ -193,6 +196,4 @@ def _file_hash(source: Path) -> str:
 
 
 def _text_hash(text: str) -> str:
-    import hashlib
-
     return hashlib.sha256(text.encode()).hexdigest()

@@ -62,7 +62,7 @@ class RunSummary:
             "Recall@5 / @10": f"{_share(macro['recall@5'])} / {_share(macro['recall@10'])} (macro, n={retrieval.n})",
             "Hit@10, Gold@10, MRR": ", ".join(_share(macro[name]) for name in ("hit@10", "gold@10", "mrr")),
         }
-        if self.decision.n or self.decision.n_undecided and self.stages:
+        if self.decision.n or (self.decision.n_undecided and self.stages):
             text["decision accuracy"] = f"{_share(rates.accuracy)} (n={self.decision.n})"
             text["conflict recall"] = f"{_share(rates.conflict_recall)} (n={self.decision.n_conflict})"
             text["over-refusal"] = f"{_share(rates.over_refusal_rate)} (n={self.decision.n_non_conflict})"
