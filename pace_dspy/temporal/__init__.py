@@ -1,17 +1,20 @@
 """Time in requests and facts, as typed intervals and recurrences (ours; the paper has none of this)."""
 
 from pace_dspy.temporal.annotate import annotate_weekdays
+from pace_dspy.temporal.arithmetic import Finding, derive_notes
 from pace_dspy.temporal.find import find_times, request_intervals
 from pace_dspy.temporal.overlap import occurrences, touches
 from pace_dspy.temporal.records import Clock, Interval, Meaning, Recurrence, TimeExpression
 
 __all__ = [
     "Clock",
+    "Finding",
     "Interval",
     "Meaning",
     "Recurrence",
     "TimeExpression",
     "annotate_weekdays",
+    "derive_notes",
     "find_times",
     "occurrences",
     "request_intervals",

@@ -95,6 +95,8 @@ def _stretch(match: Match, _: Context) -> tuple[str, Any] | None:
         return None
     if not starts or not ends:
         return None
+    if raw[0].kind == kind("CLOCK") and raw[1].kind == kind("CLOCKPM") and raw[0].end - raw[0].start == 4:
+        starts = readings(starts[0].hour, starts[0].minute)  # "5:30 to 7 PM"
     both_24h = raw[0].kind == raw[1].kind == kind("CLOCK")
     if both_24h and ends[0] < starts[0] and starts[0].hour < 15 and ends[0].hour < 12:
         ends = (ends[0].replace(hour=ends[0].hour + 12),)  # "9:00 to 5:30"

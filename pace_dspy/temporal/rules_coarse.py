@@ -119,6 +119,15 @@ def _relative_month(match: Match, context: Context) -> tuple[str, Any]:
     return _date(later[0] if match.has("next") or not current else current[0])
 
 
+@COARSE_DATES.rule("(from|between)? MONTH (to|until|through|and|DASH) MONTH YEAR", needs="YEAR")
+def _months_of_year(match: Match, _: Context) -> tuple[str, Any] | None:
+    first, last = match.all("MONTH")
+    if first >= last or (match.has("and") and not match.has("between")):
+        return None
+    start, end = (cal.month(match.get("YEAR"), number) for number in (first, last))
+    return "RANGE", Meaning(kind="range", intervals=(Interval(start.start, end.end, "month"),))
+
+
 @COARSE_DATES.rule("MONTH (of|COMMA)? YEAR", needs="YEAR")
 def _month_and_year(match: Match, _: Context) -> tuple[str, Any]:
     return _date(cal.month(match.get("YEAR"), match.get("MONTH")))

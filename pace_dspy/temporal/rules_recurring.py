@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from pace_dspy.temporal.context import Context
@@ -103,6 +104,15 @@ def _every_unit(match: Match, _: Context) -> tuple[str, Any] | None:
 @RECURRING.rule("(fortnightly|biweekly)", needs="fortnightly biweekly")
 def _fortnightly(_: Match, __: Context) -> tuple[str, Any]:
     return _every(Recurrence("weekly", 2))
+
+
+@RECURRING.rule("EVERY on? a? (WEEKDAY|WEEKDAYS) (?!PARTS)", needs="WEEKDAY WEEKDAYS")
+def _on_weekday(match: Match, _: Context) -> tuple[str, Any] | None:
+    """Read "fortnightly on Mondays"."""
+    pattern = match.get("EVERY").recurrence
+    if pattern.frequency != "weekly" or pattern.weekdays:
+        return None
+    return _every(dataclasses.replace(pattern, weekdays=(match.get("WEEKDAY", "WEEKDAYS"),)))
 
 
 @RECURRING.rule("(daily|nightly)", needs="daily nightly")

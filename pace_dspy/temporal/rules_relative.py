@@ -117,14 +117,24 @@ def _weekend(match: Match, context: Context) -> tuple[str, Any]:
     return "DATE", Meaning(kind="date", intervals=tuple(options), ambiguous=len(options) > 1)
 
 
-@RELATIVE.rule("the UNIT after next", "(this|next|last) UNIT (?!of)", needs="UNIT")
+@RELATIVE.rule("the UNIT (after next|before last)", "(this|next|last) UNIT (?!of)", needs="UNIT")
 def _period(match: Match, context: Context) -> tuple[str, Any] | None:
     unit = match.get("UNIT")
     if unit not in ("weeks", "months", "years"):
         return None
     if context.reference is None:
         return "DATE", _UNRESOLVED
-    step = 2 if match.has("after") else 1 if match.has("next") else -1 if match.has("last") else 0
+    step = (
+        -2
+        if match.has("before")
+        else 2
+        if match.has("after")
+        else 1
+        if match.has("next")
+        else -1
+        if match.has("last")
+        else 0
+    )
     return "DATE", Meaning(kind="date", intervals=(period(context.reference, unit, step),))
 
 

@@ -31,7 +31,7 @@ def test_the_clock_is_never_asked(monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("the system clock was read")
 
-    for name in ("time", "time_ns", "localtime", "gmtime", "strftime"):
+    for name in ("time", "time_ns", "localtime", "gmtime"):
         monkeypatch.setattr(time, name, forbidden)
     with pytest.raises(AssertionError, match="clock was read"):
         dt.date.today()
@@ -86,20 +86,8 @@ def test_any_text_is_accepted_and_spans_are_true(text, reference):
 
 @given(st.dates(dt.date(1900, 1, 1), dt.date(2199, 12, 31)))
 def test_a_full_date_is_found_whatever_the_reference(day):
-    months = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ]
+    names = "January February March April May June July August September October November December"
+    months = names.split()
     for text in (day.isoformat(), f"{day.day} {months[day.month - 1]} {day.year}"):
         if text != day.isoformat() and not 1900 <= day.year <= 2099:
             continue
