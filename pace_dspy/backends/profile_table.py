@@ -9,9 +9,11 @@ api_base=..., api_key=..., timeout=..., engine="lm15")`` speaks natively, withou
   ``max_tokens`` under 16000, for GPT-5-class names: pass the reply limit with the request instead.
 - ``hosted_vllm/``: any OpenAI-compatible server, ``max_tokens``; the address ends in ``/v1``.
 - ``ollama_chat/``: Ollama's OpenAI-compatible endpoint, ``max_tokens``; the address ends in ``/v1``.
-- ``gemini/``: ``generateContent``; the address ends in ``/v1beta``. A schema goes out as ``responseJsonSchema``.
+- ``gemini/``: ``generateContent``; the address ends in ``/v1beta``. A schema goes out as ``responseSchema``, or as
+  ``responseJsonSchema`` when it holds ``additionalProperties``, which the former refuses.
 
-With ``engine="auto"`` an ``OPENAI_BASE_URL`` in the environment would silently select LiteLLM, hence ``lm15``.
+Options that are ``None`` must be left out (`Connection.client_options`). With ``engine="auto"`` an ``OPENAI_BASE_URL``
+in the environment would silently select LiteLLM, hence ``lm15``.
 """
 
 from __future__ import annotations

@@ -44,6 +44,14 @@ class Connection:
     base_url: str | None
     api_key: str | None = field(repr=False)
 
+    def client_options(self) -> dict[str, str]:
+        """Return ``api_base`` and ``api_key`` for ``dspy.LM``, left out where not set.
+
+        lm15 refuses an explicit ``api_key=None``; left out, keyless servers get its placeholder.
+        """
+        options = {"api_base": self.base_url, "api_key": self.api_key}
+        return {name: value for name, value in options.items() if value is not None}
+
 
 def override_fields() -> tuple[str, ...]:
     """Return the names that `get_profile` accepts as overrides."""

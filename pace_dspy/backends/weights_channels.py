@@ -94,7 +94,7 @@ def _transfer(client: httpx.Client, url: str, partial: Path, weights: Weights, p
         if length is not None and done + int(length) != weights.size:
             raise ChannelError(f"{url}: offers {done + int(length):,} bytes, not the pinned {weights.size:,}")
         with partial.open("ab" if done else "wb") as stream:
-            for chunk in response.iter_bytes(CHUNK_BYTES):
+            for chunk in response.iter_bytes():
                 stream.write(chunk)
                 done += len(chunk)
                 progress(min(done, weights.size), weights.size)

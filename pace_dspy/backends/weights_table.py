@@ -97,7 +97,9 @@ class Weights(BaseModel):
         """Name of the file in the cache folder: the publisher's."""
         if self.hub is not None:
             return self.hub.file.rpartition("/")[2]
-        return self.packages.parts()[0].member.rpartition("/")[2] if self.packages is not None else self.file
+        if self.packages is not None and self.packages.i is None:
+            return self.packages.member.rpartition("/")[2]
+        return self.file
 
 
 @cache
