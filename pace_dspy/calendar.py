@@ -6,11 +6,12 @@ import datetime as dt
 
 DAYS_BEFORE = 2
 DAYS_AFTER = 12
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+"""Fixed names: ``strftime`` would follow the locale."""
 
 
 def today_line(reference_date: dt.date) -> str:
-    """Return the reference date with a small calendar; never reads the clock.
+    """Return the reference date with a small calendar; never reads the clock or the locale.
 
     Args:
         reference_date: The day the request is made.
@@ -23,5 +24,5 @@ def today_line(reference_date: dt.date) -> str:
     shown = []
     for index, day in enumerate(days):
         number = day.isoformat() if index == 0 or day.day == 1 else str(day.day)
-        shown.append(f"{_WEEKDAYS[day.weekday()]} {number}{' (today)' if day == reference_date else ''}")
-    return f"{reference_date:%A} {reference_date.isoformat()}. Days: {', '.join(shown)}"
+        shown.append(f"{WEEKDAYS[day.weekday()][:3]} {number}{' (today)' if day == reference_date else ''}")
+    return f"{WEEKDAYS[reference_date.weekday()]} {reference_date.isoformat()}. Days: {', '.join(shown)}"
