@@ -1,0 +1,378 @@
+"""Measure retrieval without a model on the train and dev personas of PACE-mini, part by part. Ours.
+
+python experiments/evidence_lab.py            the table: whole recipe, each part taken out, each rejected idea put in
+python experiments/evidence_lab.py --merged   the same in one knowledge base of all five personas (1,041 facts)
+python experiments/evidence_lab.py --times    time of a build and of a request
+
+Reads mini_01 to mini_05 only; the test personas are never opened here.
+
+RESULTS
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from build_mini import SOURCE, build_case
+
+from pace_dspy.entities import (
+    FactGraph,
+    GraphKind,
+    People,
+    TermLinks,
+    TimeIndex,
+    Vocabulary,
+    constraint_strength,
+    evidence_scores,
+    people_channel,
+    spread,
+)
+from pace_dspy.retrieval import KbIndex, make_embedder, weighted_rrf
+from pace_dspy.temporal import find_times, request_intervals
+from pace_dspy.types import Fact
+
+PARTS = {"train": ("mini_01", "mini_02", "mini_03"), "dev": ("mini_04", "mini_05")}
+COLUMNS = ("R@5", "R@10", "R@20", "Gold@10", "pool50", "pool100")
+TEMPLATES = (
+    "{anchors} not allowed, only under a condition",
+    "{anchors} closed, broken, under repair, not ready until",
+    "promised, agreed or signed about {anchors}",
+    "how long {anchors} takes, minutes from",
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way to find evidence without a model; the defaults are what `lite` should do."""
+
+    top_k: int = 20
+    time: float = 1.0
+    people: float = 1.0
+    templates: float = 0.0
+    anchor_views: float = 0.0
+    second_pass: float = 0.0
+    walk: str = "ppr"
+    graph: GraphKind = "hybrid"
+    date_links: bool = True
+    seeds: int = 10
+    knn_share: float = 0.2
+    damping: float = 0.5
+    seed_prior: float = 0.3
+    prior: float = 0.6
+    restart_discount: float = 0.5
+    penalty: float = 0.8
+
+
+LITE = Recipe()
+BASE = replace(LITE, top_k=10, time=0, people=0, walk="none", seed_prior=0, prior=0, restart_discount=0, penalty=1)
+ROWS: dict[str, Recipe] = {
+    "request alone, fused (baseline)": BASE,
+    "+ templated counter views (4)": replace(BASE, templates=1.0),
+    "+ one view per anchor": replace(BASE, anchor_views=1.0),
+    "+ time channel": replace(BASE, time=1.0),
+    "+ time and people channels": replace(BASE, time=1.0, people=1.0),
+    "baseline, breadth first": replace(BASE, walk="bfs"),
+    "time + people, breadth first": replace(BASE, time=1.0, people=1.0, walk="bfs"),
+    "time + people, top 20, PPR on kNN": replace(BASE, time=1.0, people=1.0, top_k=20, walk="ppr", graph="knn"),
+    "time + people, top 20, PPR on terms": replace(BASE, time=1.0, people=1.0, top_k=20, walk="ppr", graph="terms"),
+    "time + people, top 20, PPR on both": replace(BASE, time=1.0, people=1.0, top_k=20, walk="ppr"),
+    "LITE (all parts)": LITE,
+    "without time channel": replace(LITE, time=0),
+    "without people channel": replace(LITE, people=0),
+    "without term links (kNN only)": replace(LITE, graph="knn"),
+    "without kNN (terms only)": replace(LITE, graph="terms"),
+    "without date links": replace(LITE, date_links=False),
+    "without constraint wording": replace(LITE, seed_prior=0, prior=0),
+    "without spread": replace(LITE, penalty=1.0),
+    "without restart discount": replace(LITE, restart_discount=0),
+    "without spread and discount": replace(LITE, penalty=1.0, restart_discount=0),
+    "top 10 a view": replace(LITE, top_k=10),
+    "20 seeds": replace(LITE, seeds=20),
+    "with templated views (4)": replace(LITE, templates=1.0),
+    "with one view per anchor": replace(LITE, anchor_views=1.0),
+    "with a second pass": replace(LITE, second_pass=0.6),
+}
+
+
+class Lab:
+    """One knowledge base with everything a recipe needs, and the requests asked of it."""
+
+    def __init__(self, index: KbIndex, sources: Sequence[dict[str, Any]], embedder: Any, prefixed: bool) -> None:
+        self.index, self.embedder = index, embedder
+        self.vectors = np.asarray(index.dense.vectors)
+        self.strength = np.array([constraint_strength(text) for text in index.texts], dtype=np.float32)
+        self.requests, times, self.peoples = [], [], []
+        for source in sources:
+            name = f"{source['case_id']}." if prefixed else ""
+            facts = [(name + fact["doc_id"], fact["text"]) for fact in source["corpus"]]
+            people = People.build(facts, source["full_name"])
+            rows = [index.doc_ids.position(doc_id) for doc_id, _ in facts]
+            times += [find_times(text, None, near=source["ref_date"]) for _, text in facts]
+            for query in source["queries"]:
+                gold = frozenset(index.doc_ids.position(name + doc_id) for doc_id in query["gold_doc_ids"])
+                self.requests.append((query["query"], source["ref_date"], gold, people, rows, source["case_id"]))
+        self.times = TimeIndex(times)
+        self.vocabulary = Vocabulary.build(index.texts)
+        self.keys = [self.vocabulary.keys(text) for text in index.texts]
+        self.links = {
+            dated: TermLinks.build(self.vocabulary, index.texts, date_keys=self.times.day_keys if dated else None)
+            for dated in (True, False)
+        }
+        self._graphs: dict[tuple[Any, ...], FactGraph] = {}
+
+    def graph(self, recipe: Recipe) -> FactGraph:
+        """Return the graph of a recipe, built once."""
+        key = (recipe.graph, recipe.knn_share, recipe.date_links)
+        if key not in self._graphs:
+            links = self.links[recipe.date_links]
+            self._graphs[key] = FactGraph.build(recipe.graph, self.index.graph, links, knn_share=recipe.knn_share)
+        return self._graphs[key]
+
+    def anchors(self, text: str) -> frozenset[str]:
+        """Return the words of a request that the notes know and that at most a tenth of them have."""
+        terms = self.vocabulary.salient_terms(text, max_share=0.1)
+        return frozenset(term.key for term in terms if term.doc_freq and " " not in term.key)
+
+    def rankings(self, views: Sequence[tuple[str, float]], top: int) -> list[tuple[float, list[int]]]:
+        """Return dense and sparse rankings of weighted views."""
+        texts = [text for text, _ in views]
+        dense = self.embedder.embed_queries(texts) @ self.vectors.T
+        sparse = self.index.sparse.scores(texts)
+        return [
+            (weight, found)
+            for row, (_, weight) in enumerate(views)
+            for found in (_top(dense[row], top, -2.0), _top(sparse[row], top, 0.0))
+        ]
+
+    def fused(self, recipe: Recipe, request: tuple[Any, ...]) -> list[tuple[int, float]]:
+        """Return the fused list of a request."""
+        text, reference, _, people, rows, _ = request
+        anchors = self.anchors(text)
+        views = [(text, 1.0)]
+        if recipe.templates:
+            views += [(t.format(anchors=" ".join(sorted(anchors))), recipe.templates) for t in TEMPLATES]
+        if recipe.anchor_views:
+            terms = self.vocabulary.salient_terms(text, max_share=0.1)
+            views += [(term.key, recipe.anchor_views) for term in terms if term.doc_freq][:4]
+        rankings = self.rankings(views, recipe.top_k)
+        similarity = (self.embedder.embed_queries([text]) @ self.vectors.T)[0]
+        if recipe.time:
+            rankings.append((recipe.time, self.times.channel(request_intervals(text, reference), similarity)))
+        if recipe.people:
+            found = people_channel(people, text, similarity[rows])
+            rankings.append((recipe.people, [rows[position] for position in found]))
+        fused = _rrf(rankings)
+        if recipe.second_pass and (rare := self._rare(fused[: recipe.seeds], anchors)):
+            fused = _rrf([*rankings, *self.rankings([(rare, recipe.second_pass)], 10)])
+        return fused
+
+    def _rare(self, fused: Sequence[tuple[int, float]], anchors: frozenset[str]) -> str:
+        """Return the rare words of the top facts: pseudo-relevance feedback."""
+        weights: dict[str, float] = {}
+        for position, score in fused:
+            for key in self.keys[position]:
+                frequency = self.vocabulary.doc_freqs[key]
+                if " " not in key and key not in anchors and 2 <= frequency <= 0.05 * len(self.index):
+                    gain = score * self.vocabulary.idf(key) * float(np.exp(0.6 * self.strength[position]))
+                    weights[key] = weights.get(key, 0.0) + gain
+        return " ".join(sorted(weights, key=lambda key: -weights[key])[:6])
+
+    def run(self, recipe: Recipe, request: tuple[Any, ...]) -> tuple[list[int], list[int]]:
+        """Return the final order and the pool order of a request, as positions."""
+        fused = self.fused(recipe, request)
+        if recipe.walk == "none":
+            deep = self.fused(replace(recipe, top_k=100), request)
+            return [position for position, _ in fused], [position for position, _ in deep]
+        if recipe.walk == "bfs":
+            ids = self.index.doc_ids
+            reached = self.index.graph.expand([ids[position] for position, _ in fused[:10]], 5, 3)
+            return [position for position, _ in fused], [ids.position(doc_id) for doc_id in reached.doc_ids]
+        graph = self.graph(recipe)
+        weigh = np.exp(recipe.seed_prior * self.strength)
+        seeds = {position: score * float(weigh[position]) for position, score in fused[: recipe.seeds]}
+        prior = np.exp(recipe.prior * self.strength).astype(np.float32)
+        pool = graph.walk(seeds, 100, prior=prior, damping=recipe.damping)
+        strengths = [int(self.strength[fact.position]) for fact in pool]
+        scores = evidence_scores(pool, strengths, restart_discount=recipe.restart_discount, weight=recipe.prior)
+        anchors = self.anchors(request[0])
+        about = [anchors & self.keys[fact.position].keys() for fact in pool]
+        chosen = spread(scores, about, 20, penalty=recipe.penalty)
+        return [pool[at].position for at in chosen], [fact.position for fact in pool]
+
+
+def _top(scores: Any, k: int, above: float) -> list[int]:
+    order = np.argsort(-scores, kind="stable")[:k]
+    return [int(position) for position in order if scores[position] > above]
+
+
+def _rrf(rankings: Sequence[tuple[float, Sequence[int]]]) -> list[tuple[int, float]]:
+    named = [(weight, [str(position) for position in found]) for weight, found in rankings]
+    return [(int(position), score) for position, score in weighted_rrf(named)]
+
+
+def measure(labs: Sequence[Lab], recipe: Recipe) -> tuple[Any, list[str], float]:
+    """Return ``(n_requests, 6)`` values in the order of ``COLUMNS``, their cases and the mean size of the pool."""
+    rows, cases, sizes = [], [], []
+    for lab in labs:
+        for request in lab.requests:
+            final, pool = lab.run(recipe, request)
+            gold = request[2]
+            whole = pool if recipe.walk == "bfs" else pool[:50]
+            rows.append(
+                [_recall(gold, final[:k]) for k in (5, 10, 20)]
+                + [float(gold <= set(final[:10])), _recall(gold, whole), _recall(gold, pool[:100])]
+            )
+            cases.append(request[5])
+            sizes.append(len(whole))
+    return np.array(rows), cases, float(np.mean(sizes))
+
+
+def _recall(gold: frozenset[int], found: Sequence[int]) -> float:
+    return len(gold & set(found)) / len(gold)
+
+
+def gain(values: Any, base: Any, column: int, seed: int = 7) -> str:
+    """Return the mean paired difference with a 95% bootstrap interval over requests."""
+    difference = values[:, column] - base[:, column]
+    draws = np.random.default_rng(seed).integers(0, len(difference), (2000, len(difference)))
+    low, high = np.percentile(difference[draws].mean(axis=1), [2.5, 97.5])
+    return f"{difference.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def load(case_id: str, source: Path = SOURCE) -> dict[str, Any]:
+    """Return one persona: corpus, queries, name and reference date."""
+    raw = yaml.safe_load((source / f"{case_id}.yaml").read_text(encoding="utf-8"))
+    corpus, queries, _ = build_case(raw)
+    return {
+        "case_id": case_id,
+        "full_name": raw["full_name"],
+        "ref_date": raw["timeline"]["ref_date"],
+        "corpus": corpus["corpus"],
+        "queries": queries["queries"],
+    }
+
+
+class Remembering:
+    """An embedder that embeds each text once, so that fifty runs cost one."""
+
+    def __init__(self, embedder: Any) -> None:
+        self.embedder, self.known = embedder, dict[str, Any]()
+        self.id, self.dim = embedder.id, embedder.dim
+
+    def embed_documents(self, texts: Sequence[str]) -> Any:
+        """See `pace_dspy.retrieval.Embedder`."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        if new:
+            self.known.update(zip(new, self.embedder.embed_documents(new), strict=True))
+        return np.array([self.known[text] for text in texts], dtype=np.float32).reshape(len(texts), self.dim)
+
+    embed_queries = embed_documents
+
+
+def make_labs(merged: bool, embedder: Any) -> list[Lab]:
+    """Return one lab a persona, or one lab of all facts."""
+    sources = [load(case_id) for part in PARTS.values() for case_id in part]
+    groups = [sources] if merged else [[source] for source in sources]
+    labs = []
+    for group in groups:
+        names = {s["case_id"]: f"{s['case_id']}." if merged else "" for s in group}
+        facts = [Fact(names[s["case_id"]] + fact["doc_id"], fact["text"]) for s in group for fact in s["corpus"]]
+        labs.append(Lab(KbIndex.build(group[0]["case_id"], facts, embedder), group, embedder, merged))
+    return labs
+
+
+def table(labs: Sequence[Lab]) -> None:
+    """Print every row, train and dev apart, with the paired gain over the baseline."""
+    base, cases, _ = measure(labs, BASE)
+    split = {part: np.array([case in ids for case in cases]) for part, ids in PARTS.items()}
+    print(f"{'':38}" + "".join(f"| {part:^41}" for part in PARTS) + "| pool | gain in R@10, all")
+    print(f"{'':38}" + ("| " + " ".join(f"{c:>6.6}" for c in COLUMNS)) * len(PARTS))
+    for label, recipe in ROWS.items():
+        values, _, size = measure(labs, recipe)
+        cells = "".join("| " + " ".join(f"{v:6.3f}" for v in values[rows].mean(axis=0)) for rows in split.values())
+        print(f"{label:38}{cells}| {size:4.0f} | {gain(values, base, 1)}", flush=True)
+    print("pool50 of a breadth-first row is the recall of its whole pool, whose mean size is in the column pool")
+
+
+def timed(action: Callable[[], Any], repeats: int) -> float:
+    """Return the median time of an action in milliseconds."""
+    spent = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        spent.append((time.perf_counter() - start) * 1000)
+    return float(np.median(spent))
+
+
+def times(embedder: Any) -> None:
+    """Print build and request times at about 2,000 facts: the five personas, each twice with other names."""
+    sources = [load(case_id) for part in PARTS.values() for case_id in part]
+    texts = [fact["text"] for source in sources for fact in source["corpus"]]
+    texts += [" ".join(w[:-1] + "ax" if w[0].isupper() and len(w) > 3 else w for w in text.split()) for text in texts]
+    texts = texts[:2000]
+    reference = sources[0]["ref_date"]
+    start = time.perf_counter()
+    index = KbIndex.build("times", [Fact(str(n), text) for n, text in enumerate(texts)], embedder)
+    print(f"{len(texts)} facts: index with embedding {(time.perf_counter() - start) * 1000:.0f} ms")
+    facts = list(zip(index.doc_ids, texts, strict=True))
+    found = [find_times(text, None, near=reference) for text in texts]
+    vocabulary, time_index = Vocabulary.build(texts), TimeIndex(found)
+    links = TermLinks.build(vocabulary, texts, date_keys=time_index.day_keys)
+    graph = FactGraph.build("hybrid", index.graph, links)
+    people = People.build(facts)
+    for label, action in {
+        "find_times of all facts": lambda: [find_times(text, None, near=reference) for text in texts],
+        "Vocabulary.build": lambda: Vocabulary.build(texts),
+        "TermLinks.build": lambda: TermLinks.build(vocabulary, texts, date_keys=time_index.day_keys),
+        "TermLinks.repaired, one fact": lambda: links.repaired(removed=[5], added=[links.rows[5]]),
+        "FactGraph.build": lambda: FactGraph.build("hybrid", index.graph, links),
+        "People.build": lambda: People.build(facts),
+        "constraint_strength of all facts": lambda: [constraint_strength(text) for text in texts],
+    }.items():
+        print(f"build   {label:34} {timed(action, 3):8.1f} ms")
+    request = sources[0]["queries"][0]["query"]
+    intervals = request_intervals(request, reference)
+    vector = embedder.embed_queries([request])
+    similarity = (vector @ np.asarray(index.dense.vectors).T)[0]
+    seeds = {int(p): 1.0 for p in np.argsort(-similarity)[:10]}
+    pool = graph.walk(seeds, 50)
+    for label, action in {
+        "embed the request": lambda: embedder.embed_queries([request]),
+        "request_intervals": lambda: request_intervals(request, reference),
+        "time channel": lambda: time_index.channel(intervals, similarity),
+        "people channel": lambda: people_channel(people, request, similarity),
+        "salient_terms": lambda: vocabulary.salient_terms(request, max_share=0.1),
+        "pagerank": lambda: graph.pagerank(seeds),
+        "walk to 50 with provenance": lambda: graph.walk(seeds, 50),
+        "scores and spread of 50": lambda: spread(
+            evidence_scores(pool, [0] * len(pool)), [frozenset("a")] * len(pool), 10
+        ),
+    }.items():
+        print(f"request {label:34} {timed(action, 21):8.2f} ms")
+    print(f"term links: {links.matrix.nnz} entries, {len(links.keys)} linking terms")
+
+
+def main() -> int:
+    """Run; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--merged", action="store_true", help="one knowledge base of all five personas")
+    parser.add_argument("--times", action="store_true", help="measure time instead of recall")
+    arguments = parser.parse_args()
+    embedder = make_embedder("minilm")
+    if arguments.times:
+        times(embedder)
+    else:
+        table(make_labs(arguments.merged, Remembering(embedder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
