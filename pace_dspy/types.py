@@ -16,7 +16,7 @@ Label = Literal["conflict", "non_conflict"]
 SituationType = Literal["temporal", "personal", "state"]
 ViewKind = Literal["original", "counter"]
 Retriever = Literal["dense", "sparse", "graph"]
-Stage = Literal["planner", "views", "pre_filter", "post_filter", "answerer", "judge"]
+Stage = Literal["planner", "views", "pre_filter", "post_filter", "answerer", "judge", "react"]
 
 LABELS: tuple[Label, ...] = ("conflict", "non_conflict")
 SITUATION_TYPES: tuple[SituationType, ...] = ("temporal", "personal", "state")

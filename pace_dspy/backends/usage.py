@@ -65,13 +65,18 @@ _watch: ContextVar[Callable[[Stage], None] | None] = ContextVar("pace_dspy_watch
 
 @contextmanager
 def request_log() -> Iterator[RequestLog]:
-    """Open a log for one request; calls made inside (in this thread) are recorded in it."""
-    log = RequestLog()
+    """Open a log for one request; calls made inside (in this thread) are recorded in it, and in one opened around it.
+
+    The outer log keeps what a request spent that failed and so has no trace.
+    """
+    log, outer = RequestLog(), _log.get()
     token = _log.set(log)
     try:
         yield log
     finally:
         _log.reset(token)
+        if outer is not None:
+            outer.calls.extend(log.calls)
 
 
 @contextmanager

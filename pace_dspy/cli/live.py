@@ -20,6 +20,7 @@ STAGE_WORDS: dict[Stage, str] = {
     "post_filter": "choosing evidence",
     "answerer": "deciding",
     "judge": "judging",
+    "react": "searching the notes step by step",
 }
 
 

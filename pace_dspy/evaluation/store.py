@@ -10,21 +10,26 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import filelock
 from pydantic import ValidationError
 
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.provenance import RunManifest, differences
+from pace_dspy.evaluation.scores import Key
+from pace_dspy.evaluation.verdicts import TABLES, VerdictStore, chosen_judge
 
-Key = tuple[str, str]
-"""``(case_id, query_id)`` of a request."""
+__all__ = ["MANIFEST_NAME", "RESULTS_NAME", "STORE_NAME", "Key", "RunStore", "read_manifest", "write_atomic"]
 
 STORE_NAME = "run.sqlite"
 RESULTS_NAME = "results.jsonl"
 MANIFEST_NAME = "manifest.json"
+PARTIAL = ".partial"
+"""End of the name of a file that was being written when the process was killed."""
 
 
 class RunStore:
@@ -50,6 +55,8 @@ class RunStore:
             "CREATE TABLE IF NOT EXISTS results (case_id TEXT, query_id TEXT, position INTEGER, ok INTEGER, row TEXT, "
             "PRIMARY KEY (case_id, query_id))"
         )
+        for table in TABLES:
+            self._db.execute(table)
 
     @classmethod
     def open(cls, folder: Path, manifest: RunManifest) -> RunStore:
@@ -66,7 +73,7 @@ class RunStore:
                     f"run folder {folder} belongs to another run: {'; '.join(changed)}. Give another --out, or the "
                     "same settings to continue it"
                 )
-        elif any(folder.iterdir()):
+        elif any(path.suffix != PARTIAL for path in folder.iterdir()):
             raise ConfigError(f"folder {folder} is not empty and holds no run; give an empty or new folder as --out")
         else:
             write_atomic(folder / MANIFEST_NAME, manifest.model_dump_json(indent=2) + "\n")
@@ -89,13 +96,49 @@ class RunStore:
         with self._lock:
             self._db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", values)
 
-    def rows(self, keys: Sequence[Key] | None = None) -> list[dict[str, Any]]:
-        """Return the stored rows in data order, all or those of ``keys``."""
+    def rows(self, keys: Sequence[Key] | None = None, *, judge: str | None = None) -> list[dict[str, Any]]:
+        """Return the stored rows in data order, each with the verdict of one judge.
+
+        Args:
+            keys: Only these requests; all by default.
+            judge: Whose verdicts; by default the judge that `VerdictStore.choose` made the run's first.
+
+        Returns:
+            Result rows with ``verdict``, ``verdict_reason`` and ``judge_error``, ``None`` where not judged.
+        """
         with self._lock:
             texts = self._db.execute("SELECT row FROM results ORDER BY position, case_id, query_id").fetchall()
+            judge = judge or chosen_judge(self._db)
         rows: list[dict[str, Any]] = [json.loads(text) for (text,) in texts]
+        judged = self.verdicts(judge).rows() if judge else {}
         wanted = None if keys is None else set(keys)
-        return [row for row in rows if wanted is None or (row["case_id"], row["query_id"]) in wanted]
+        kept = [row for row in rows if wanted is None or (row["case_id"], row["query_id"]) in wanted]
+        for row in kept:
+            found = judged.get((row["case_id"], row["query_id"]), {})
+            row["verdict"], row["verdict_reason"] = found.get("verdict"), found.get("reason")
+            row["judge_error"] = found.get("error")
+        return kept
+
+    def verdicts(self, judge: str) -> VerdictStore:
+        """Return the verdicts of one judge, to read and to add to."""
+        return VerdictStore(self, self._db, self._lock, judge)
+
+    @contextmanager
+    def exclusive(self, what: str = "run") -> Iterator[None]:
+        """Keep other processes from doing the same work in this folder; a killed process leaves no lock behind.
+
+        Raises:
+            ConfigError: Another process is at it.
+        """
+        lock = filelock.FileLock(self.folder / f".{what}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except filelock.Timeout as exc:
+            raise ConfigError(f"another process works on {self.folder} ({what}); wait for it or stop it") from exc
+        try:
+            yield
+        finally:
+            lock.release()
 
     def export(self) -> Path:
         """Write ``results.jsonl`` (temporary name, then renamed) and return its path."""
@@ -125,7 +168,7 @@ def read_manifest(folder: Path) -> RunManifest:
 
 def write_atomic(path: Path, text: str) -> None:
     """Write a text file so that a crash leaves the old or the new content, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

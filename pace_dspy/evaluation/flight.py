@@ -1,0 +1,267 @@
+"""N pieces of work in flight, each executed once and committed the moment it ends. Ours.
+
+Requests of a run and verdicts of a judge go through the same loop: skip what is finished, keep ``concurrency`` pieces
+running, commit every row at once, stop early in an orderly way (limits, Ctrl-C, an error that would meet every further
+piece, a backend that is down).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+from pace_dspy.errors import (
+    AuthError,
+    BackendTimeoutError,
+    ConfigError,
+    MissingExtraError,
+    MissingKeyError,
+    QuotaError,
+    RateLimitError,
+    ServerError,
+)
+from pace_dspy.evaluation.scores import Key
+
+logger = logging.getLogger(__name__)
+
+FATAL = (AuthError, QuotaError, MissingKeyError, MissingExtraError, ConfigError)
+"""Errors that would meet every further request: the run stops, nothing more is spent, and it can be continued."""
+
+OUTAGE = tuple(kind.__name__ for kind in (BackendTimeoutError, ServerError, RateLimitError))
+"""Kinds of error that mean the backend is down or refuses work."""
+
+OUTAGE_LIMIT = 20
+"""Outage errors in a row after which no further request is started. Ours."""
+
+INTERRUPTED = "interrupted; run the same command again to continue"
+
+
+class Work(Protocol):
+    """One piece of work: a request to check, a response to judge."""
+
+    @property
+    def key(self) -> Key:
+        """``(case_id, query_id)``."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Place in the data, for a stable order."""
+        ...
+
+
+class Sink(Protocol):
+    """Where rows are committed, one by one. A row's ``error`` is ``None`` when its work ended well."""
+
+    def finished(self) -> set[Key]:
+        """Return the keys whose work ended well; they are not done again."""
+        ...
+
+    def put(self, row: dict[str, Any], position: int) -> None:
+        """Commit one row; an earlier row of the same key is replaced."""
+        ...
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep other processes from doing the same work meanwhile."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop early. Money is counted from the profile's prices; unknown prices count as zero."""
+
+    max_usd: float | None = None
+    max_minutes: float | None = None
+
+
+@dataclass
+class Outcome:
+    """How a start ended.
+
+    Attributes:
+        planned: Pieces of work asked for.
+        skipped: Of these, finished in an earlier start.
+        done: Finished now without error.
+        failed: Ended with an error now.
+        stopped: Why it ended early, ``None`` when it did not.
+        interrupted: It was stopped by Ctrl-C or SIGTERM.
+        seconds: Wall time of this start.
+        cost_usd: Money spent now, by the profile's prices, failed work included.
+        failures: Failures now, by the kind of their error.
+    """
+
+    planned: int
+    skipped: int = 0
+    done: int = 0
+    failed: int = 0
+    stopped: str | None = None
+    interrupted: bool = False
+    seconds: float = 0.0
+    cost_usd: float = 0.0
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+OnRow = Callable[[dict[str, Any], Outcome], None]
+W = TypeVar("W", bound=Work)
+
+
+def run_work(
+    execute: Callable[[W], dict[str, Any]],
+    work: Sequence[W],
+    sink: Sink,
+    *,
+    concurrency: int = 1,
+    limits: Limits | None = None,
+    on_row: OnRow | None = None,
+) -> Outcome:
+    """Do every piece of work that is not finished yet.
+
+    Args:
+        execute: Does one piece and returns its row; errors are in the row, never raised.
+        work: What to do, in order.
+        sink: Where each row is committed as soon as it is there.
+        concurrency: Pieces in flight.
+        limits: Money and time after which nothing more is started.
+        on_row: Called in this thread after each commit.
+
+    Returns:
+        The outcome. A first Ctrl-C (or SIGTERM) stops starting work and waits for what is in flight.
+
+    Raises:
+        KeyboardInterrupt: On a second Ctrl-C; what is in flight is abandoned, what is committed stays.
+        ConfigError: ``concurrency`` below 1, or another process does the same work.
+    """
+    if concurrency < 1:
+        raise ConfigError(f"concurrency must be at least 1, received {concurrency}")
+    limits, started = limits or Limits(), time.monotonic()
+    with sink.exclusive():
+        finished = sink.finished()
+        todo = [piece for piece in work if piece.key not in finished]
+        outcome = Outcome(planned=len(work), skipped=len(work) - len(todo))
+        outage = 0
+        with _pool(concurrency) as pool, _stopping_on_signals(outcome):
+            for piece, row in _in_flight(pool, execute, iter(todo), concurrency, outcome):
+                sink.put(row, piece.position)
+                _count(outcome, row)
+                outage = outage + 1 if _kind(row) in OUTAGE else 0
+                outcome.seconds = time.monotonic() - started
+                outcome.stopped = outcome.stopped or _reason_to_stop(outcome, row, limits, outage)
+                if on_row is not None:
+                    on_row(row, outcome)
+        outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def error_of(exc: Exception, cost_usd: float = 0.0) -> dict[str, Any]:
+    """Return the ``error`` field of a row.
+
+    Args:
+        exc: What happened.
+        cost_usd: Money spent before it happened.
+    """
+    return {
+        "kind": type(exc).__name__,
+        "message": str(exc),
+        "fatal": isinstance(exc, FATAL),
+        "cost_usd": cost_usd,
+    }
+
+
+def cost_of(usage: Sequence[Mapping[str, Any]]) -> float:
+    """Return the money of some `StageUsage` dictionaries; unknown prices count as zero."""
+    return sum(stage["cost_usd"] or 0.0 for stage in usage)
+
+
+def usage_of(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the model usage of a row: that of its trace, or its own."""
+    found: Sequence[Mapping[str, Any]] = (row.get("trace") or row).get("usage") or ()
+    return found
+
+
+@contextmanager
+def _pool(concurrency: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool that is waited for when all is well, and left alone when something was raised."""
+    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="pace-run")
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _in_flight(
+    pool: ThreadPoolExecutor,
+    execute: Callable[[W], dict[str, Any]],
+    todo: Iterator[W],
+    concurrency: int,
+    outcome: Outcome,
+) -> Iterator[tuple[W, dict[str, Any]]]:
+    """Keep ``concurrency`` pieces running and yield each with its row as it ends."""
+    running: dict[Future[dict[str, Any]], W] = {}
+    while True:
+        while outcome.stopped is None and len(running) < concurrency and (piece := next(todo, None)) is not None:
+            running[pool.submit(contextvars.copy_context().run, execute, piece)] = piece
+        if not running:
+            return
+        ended, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in ended:
+            yield running.pop(future), future.result()
+
+
+@contextmanager
+def _stopping_on_signals(outcome: Outcome) -> Iterator[None]:
+    """Turn the first Ctrl-C or SIGTERM into an orderly stop; a handler can only be set in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        outcome.interrupted = True
+        outcome.stopped = outcome.stopped or INTERRUPTED
+        logger.warning("stopping: waiting for the requests in flight (again to abandon them; finished work is kept)")
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _kind(row: Mapping[str, Any]) -> str | None:
+    return None if row["error"] is None else str(row["error"]["kind"])
+
+
+def _count(outcome: Outcome, row: Mapping[str, Any]) -> None:
+    outcome.cost_usd += cost_of(usage_of(row))
+    kind = _kind(row)
+    if kind is None:
+        outcome.done += 1
+        return
+    outcome.failed += 1
+    outcome.failures[kind] = outcome.failures.get(kind, 0) + 1
+    outcome.cost_usd += row["error"].get("cost_usd") or 0.0
+
+
+def _reason_to_stop(outcome: Outcome, row: Mapping[str, Any], limits: Limits, outage: int) -> str | None:
+    if row["error"] is not None and row["error"]["fatal"]:
+        return str(row["error"]["message"])
+    if outage >= OUTAGE_LIMIT:
+        return f"the backend failed {outage} times in a row; last: {row['error']['message']}"
+    if limits.max_usd is not None and outcome.cost_usd >= limits.max_usd:
+        return f"reached --max-usd {limits.max_usd}"
+    if limits.max_minutes is not None and outcome.seconds >= limits.max_minutes * 60:
+        return f"reached --max-minutes {limits.max_minutes}"
+    return None
