@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,8 +94,3 @@ def _keys(words: Sequence[Word], names: NameFinder) -> dict[str, TermKind]:
                 found.setdefault(f"{previous} {word.key}", "pair")
         previous = word.key if content else None
     return found
-
-
-def idf_of(doc_freqs: Iterable[int], n_docs: int) -> list[float]:
-    """Return `Vocabulary.idf` of many document frequencies."""
-    return [math.log((n_docs + 1) / (count + 1)) for count in doc_freqs]
