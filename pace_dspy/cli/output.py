@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,13 @@ def fail(text: str, exit_code: int) -> NoReturn:
     """Print one error line on stderr and exit."""
     stderr.print(f"error: {' '.join(text.split())}", markup=False)
     sys.exit(exit_code)
+
+
+def abandon() -> NoReturn:
+    """End at once after a second Ctrl-C: threads still wait for replies, and all that is finished is committed."""
+    stderr.print("abandoned; finished work is kept", markup=False)
+    sys.stdout.flush()
+    os._exit(130)
 
 
 @contextmanager

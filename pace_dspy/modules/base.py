@@ -40,13 +40,23 @@ class StageAgent(dspy.Module):
             BackendError: The backend failed; an outage is an error of the request, never a fallback.
             ConfigError: No language model is set.
         """
+        try:
+            return self.ask_strictly(**inputs)
+        except ReplyError as exc:
+            record_fallback(self.stage, exc.problem)
+            return None
+
+    def ask_strictly(self, **inputs: str) -> dspy.Prediction:
+        """Call the model like `ask`; for agents without a defined result.
+
+        Raises:
+            ReplyError: The reply stayed unusable.
+            BackendError: The backend failed.
+            ConfigError: No language model is set.
+        """
         require_lm(self.predict.lm or dspy.settings.lm)
-        with stage_scope(self.stage), dspy.context(adapter=_adapter()):
-            try:
-                return self.predict(**inputs)
-            except ReplyError as exc:
-                record_fallback(self.stage, exc.problem)
-                return None
+        with stage_scope(self.stage), dspy.context(adapter=current_adapter()):
+            return self.predict(**inputs)
 
     def fit(self, lines: Sequence[str], field: str, **inputs: str) -> int:
         """Return how many numbered candidate lines (best first) fit the prompt budget; trimming is recorded.
@@ -56,7 +66,7 @@ class StageAgent(dspy.Module):
         """
         lm = self.predict.lm or dspy.settings.lm
         require_lm(lm)
-        adapter = _adapter()
+        adapter = current_adapter()
 
         def render(n: int) -> list[dict[str, Any]]:
             messages: list[dict[str, Any]] = adapter.format(
@@ -89,6 +99,7 @@ def chosen_positions(numbers: Sequence[int], offered: int, limit: int) -> list[i
     return list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= offered))[:limit]
 
 
-def _adapter() -> PaceAdapter:
+def current_adapter() -> PaceAdapter:
+    """Return the `PaceAdapter` of the DSPy settings, or a new one: agents always speak through our boundary."""
     current = dspy.settings.adapter
     return current if isinstance(current, PaceAdapter) else PaceAdapter()

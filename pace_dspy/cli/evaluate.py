@@ -1,0 +1,103 @@
+"""``pace-dspy evaluate``: judge the answers of a run; resumable, judge errors apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pace_dspy.backends.cache import ReplyCache
+from pace_dspy.backends.lm import BackendLM, make_lm
+from pace_dspy.cli.live import with_weights
+from pace_dspy.cli.options import AsJson
+from pace_dspy.cli.output import abandon, counting, emit_json, say
+from pace_dspy.cli.render import print_summary
+from pace_dspy.errors import ConfigError
+from pace_dspy.evaluation.flight import Limits, Outcome
+from pace_dspy.evaluation.judge_report import judge_report, read_human
+from pace_dspy.evaluation.judging import JudgeJob, judge_identity, judge_run, judgeable
+from pace_dspy.evaluation.store import RunStore
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The run folder, made by `pace-dspy run`.", metavar="RUN")],
+    judge_backend: Annotated[str, typer.Option("--judge-backend", help="Backend profile of the judge.")],
+    second_judge: Annotated[
+        str | None, typer.Option("--second-judge", help="Another backend that judges too, for the agreement.")
+    ] = None,
+    human: Annotated[
+        Path | None,
+        typer.Option(
+            "--human", help="CSV with case_id, query_id, verdict: human verdicts, or human labels to check the gold."
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N answered requests.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="In flight; the backend's slots by default.")
+    ] = None,
+    max_usd: Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop after this much money.")] = None,
+    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Reuse validated replies.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the answers of a run as PASS, WRONG_RATIONALE or FAIL; start it again to continue after any stop."""
+    store = RunStore(run)
+    found = judgeable(store.rows(), limit)
+    labels = read_human(human) if human else None
+    with with_weights():
+        judges = _judges(judge_backend, second_judge, ReplyCache() if cache else None)
+    names = [judge_identity(lm) for lm in judges]
+    store.verdicts(names[0]).choose()
+    outcomes = []
+    for lm in judges:
+        outcomes.append(execute(store, found.jobs, lm, concurrency, Limits(max_usd)))
+        if outcomes[-1].stopped:
+            break
+    store.export()
+    keys = [job.key for job in found.jobs] if limit else None
+    second = (names[1], store.rows(keys, judge=names[1])) if len(outcomes) > 1 else None
+    report = judge_report(store.rows(keys, judge=names[0]), names[0], second, labels)
+    if as_json:
+        emit_json({"run": str(run), "outcomes": [vars(outcome) for outcome in outcomes], **report.to_dict()})
+    else:
+        print_summary(f"Judged {run}", report.to_text())
+    _finish(outcomes)
+
+
+def execute(
+    store: RunStore, jobs: tuple[JudgeJob, ...], lm: BackendLM, concurrency: int | None, limits: Limits
+) -> Outcome:
+    """Judge with a live bar on stderr."""
+    with counting(f"judging ({lm.profile.name})", len(jobs)) as bar:
+        task = bar.task_ids[0]
+
+        def on_row(row: dict[str, Any], outcome: Outcome) -> None:
+            done = outcome.skipped + outcome.done + outcome.failed
+            bar.update(task, completed=done, description=f"judge errors {outcome.failed}, ${outcome.cost_usd:.2f}")
+
+        try:
+            outcome = judge_run(store, jobs, lm, concurrency=concurrency, limits=limits, on_row=on_row)
+        except KeyboardInterrupt:
+            abandon()
+        bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed)
+    return outcome
+
+
+def _judges(first: str, second: str | None, cache: ReplyCache | None) -> list[BackendLM]:
+    judges = [make_lm(first, reply_cache=cache)]
+    if second is not None:
+        judges.append(make_lm(second, reply_cache=cache))
+        if judge_identity(judges[0]) == judge_identity(judges[1]):
+            raise ConfigError(f"--second-judge {second} is the first judge again; give a backend with another model")
+    return judges
+
+
+def _finish(outcomes: list[Outcome]) -> None:
+    failed = sum(outcome.failed for outcome in outcomes)
+    stopped = next((outcome for outcome in outcomes if outcome.stopped), None)
+    if stopped is not None:
+        say(f"stopped early: {stopped.stopped}")
+    if failed:
+        say(f"{failed} judge errors; the same command asks them again and repeats no verdict")
+    if failed or stopped is not None:
+        raise typer.Exit(130 if stopped is not None and stopped.interrupted else 1)
