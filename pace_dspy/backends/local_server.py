@@ -9,8 +9,9 @@ What we found about the runtime (xllamacpp 2026.10) and rely on here:
   1 slot, 32 with 2 and 38 with 4. One slot stays the default there, because replies then do not depend on what else
   is running.
 - ``n_ctx`` is divided among the slots, so we ask for ``window * slots``.
-- Its threads spin at OpenMP barriers. With another busy process on the same 2 cores that costs a factor of 30 to 90
-  (58 tokens/s alone, 0.4-1.1 beside one); told to sleep instead (``OMP_WAIT_POLICY=passive``) it writes 27-40.
+- Its threads spin at OpenMP barriers. On 2 cores the default model then writes 35 tokens/s alone, but 0.4-5 beside one
+  other busy process. With a short spin and then sleep (``GOMP_SPINCOUNT=300``) it is 32 alone and 15-19 beside one;
+  reading a prompt (87 tokens/s) does not change. So that is what we ask for, unless the user has set it.
 - Destroying the server while it works on a request never returns (it waits, holding the interpreter lock), and leaving
   it to the interpreter's shutdown crashes. So every request goes through `LocalServer.request`, and `LocalServer.stop`
   first breaks the connections off.
@@ -49,6 +50,7 @@ MAX_CACHE_RAM_MIB = 1024
 STOP_TIMEOUT_S = 5.0
 KV_BYTES_PER_TOKEN = 28 * 1024
 """Key-value cache of the default model: 28 layers x 2 heads x 128 x 2 (K and V) x 2 bytes."""
+SPIN_COUNT = "300"
 _SILENT, _VERBOSE = -1, 3
 
 
@@ -283,10 +285,10 @@ def get_server(model: str, settings: LocalSettings = LocalSettings()) -> LocalSe
 
 
 def _load_runtime(model: str) -> Any:
-    """Import xllamacpp so that its threads sleep, not spin, while they wait for each other (see the module's notes)."""
+    """Import xllamacpp so that its threads soon sleep while they wait for each other (see the module's notes)."""
     quiet = not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
     if quiet:
-        os.environ["OMP_WAIT_POLICY"] = "passive"  # read once, when the OpenMP library is loaded
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT  # read once, when the OpenMP library is loaded
     try:
         return importlib.import_module("xllamacpp")
     except ImportError as exc:
@@ -298,7 +300,7 @@ def _load_runtime(model: str) -> Any:
         ) from exc
     finally:
         if quiet:
-            os.environ.pop("OMP_WAIT_POLICY", None)
+            os.environ.pop("GOMP_SPINCOUNT", None)
 
 
 def _check_model(model: str, settings: LocalSettings) -> None:

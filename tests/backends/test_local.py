@@ -112,7 +112,7 @@ def test_a_model_that_cannot_be_loaded_is_one_line(runtime: FakeRuntime, gguf: s
         LocalServer(gguf).start()
 
 
-def test_threads_are_told_to_sleep_unless_the_user_says_otherwise(
+def test_threads_are_told_to_spin_shortly_unless_the_user_says_otherwise(
     runtime: FakeRuntime, gguf: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str | None, str | None]] = []
@@ -127,11 +127,11 @@ def test_threads_are_told_to_sleep_unless_the_user_says_otherwise(
     server = LocalServer(gguf)
     server.start()
     server.stop()
-    assert "OMP_WAIT_POLICY" not in os.environ
-    monkeypatch.setenv("GOMP_SPINCOUNT", "9")
+    assert "GOMP_SPINCOUNT" not in os.environ
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     server.start()
     server.stop()
-    assert seen == [("passive", None), (None, "9")]
+    assert seen == [(None, "300"), ("active", None)]
 
 
 def test_a_missing_system_library_is_named(runtime: FakeRuntime, gguf: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +297,10 @@ def test_prefixes_of_five_alternating_stages_stay_cached(server: LocalServer, ht
     assert sum(cached for _, cached in later) / sum(read for read, _ in later) > 0.8
 
 
+def endless(limit: int) -> Config:
+    return Config(max_tokens=limit, temperature=0.0, extensions={"ignore_eos": True})
+
+
 @pytest.mark.llm
 def test_stop_breaks_off_a_running_request_and_a_later_call_starts_again() -> None:
     lm = make_local_lm(get_profile("local", {"model": "lm_small", "window": "1024", "slots": "1"}))
@@ -305,7 +309,7 @@ def test_stop_breaks_off_a_running_request_and_a_later_call_starts_again() -> No
     def ask(limit: int) -> None:
         try:
             text = Message.user("Write a long story with many chapters.")
-            lm(Request(model=lm.model, messages=(text,), config=Config(max_tokens=limit)))
+            lm(Request(model=lm.model, messages=(text,), config=endless(limit)))
         except LMTransportError as exc:
             errors.append(exc)
 
@@ -334,7 +338,8 @@ from pace_dspy.backends.profiles import get_profile
 lm = make_local_lm(get_profile("local", {"model": "lm_small", "window": "1024", "slots": "1"}))
 def ask(limit):
     message = Message.user("Write a long story with many chapters.")
-    lm(Request(model=lm.model, messages=(message,), config=Config(max_tokens=limit)))
+    config = Config(max_tokens=limit, extensions={"ignore_eos": True})
+    lm(Request(model=lm.model, messages=(message,), config=config))
 def quietly():
     try:
         ask(900)
