@@ -144,6 +144,13 @@ class BadRequestError(BackendError):
     """The backend rejected the request (HTTP 400-class); never retried."""
 
 
+class BadSettingError(BadRequestError, ConfigError):
+    """The backend rejected something that goes with every request: its address, the model, or a parameter.
+
+    Being a `ConfigError` too, it ends a run at once: every further request would meet it.
+    """
+
+
 class ServerError(BackendError):
     """The backend failed (HTTP 500-class) on every retry."""
 

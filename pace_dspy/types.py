@@ -233,6 +233,7 @@ class StageUsage:
         completion_tokens: Tokens written.
         latency_ms: Wall time of the calls.
         cost_usd: Price by the profile's table, ``None`` when the profile has no price.
+        retries: Attempts made again after a failure that can pass (rate limit, timeout, server error).
     """
 
     stage: Stage
@@ -244,6 +245,7 @@ class StageUsage:
     completion_tokens: int = 0
     latency_ms: float = 0.0
     cost_usd: float | None = None
+    retries: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,35 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
 from dspy.adapters.utils import format_field_value, serialize_for_json
-from dspy.lm15 import Config, Message, Request, Response
-from dspy.utils.exceptions import LMError
+from dspy.lm15 import Request, Response
+from dspy.utils.exceptions import ContextWindowExceededError, LMError, LMInvalidRequestError
 
-from pace_dspy.backends.cache import reply_key
-from pace_dspy.backends.lm import BackendLM, map_error
+from pace_dspy.backends.budget import more_room, require_room
+from pace_dspy.backends.cache import ReplyCache, reply_key
+from pace_dspy.backends.failures import map_error
+from pace_dspy.backends.lm import BackendLM
+from pace_dspy.backends.noise import quiet_truncation
 from pace_dspy.backends.reply import Unusable, raw_text, reply_text, validate
-from pace_dspy.backends.schema import output_schema
+from pace_dspy.backends.requests import (
+    backend_name,
+    build_request,
+    call_record,
+    encodable,
+    identity_of,
+    request_dict,
+    with_problem,
+)
 from pace_dspy.backends.usage import CallRecord, current_stage, record_call
 from pace_dspy.backends.wording import describe_fields
-from pace_dspy.errors import ReplyError
+from pace_dspy.errors import ReplyError, WindowError
 
 DEFAULT_REPLY_TOKENS = 512
-_SHOWN_IN_REPAIR = 2_000
+_KEPT_RAW = 10_000
 
 
 class PaceAdapter(dspy.Adapter):
@@ -73,9 +85,11 @@ class PaceAdapter(dspy.Adapter):
             ReplyError: The reply stayed unusable after the repair turn.
             BackendError: The backend failed; nothing is returned and nothing is invented.
         """
-        messages = self.format(signature, demos, inputs)
         options = {**getattr(lm, "kwargs", {}), **lm_kwargs}
-        return [self._ask(lm, signature, messages, options) for _ in range(options.get("n") or 1)]
+        tokens = options.get("max_tokens") or options.get("max_completion_tokens") or DEFAULT_REPLY_TOKENS
+        question = _Question(lm, signature, encodable(self.format(signature, demos, inputs)), options, tokens)
+        rollout = options.get("rollout_id")
+        return [self._ask(question, rollout if n == 0 else [rollout, n]) for n in range(options.get("n") or 1)]
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[dict[str, Any]], inputs: dict[str, Any]
@@ -83,41 +97,64 @@ class PaceAdapter(dspy.Adapter):
         """Run `__call__` in a worker thread."""
         return await asyncio.to_thread(self.__call__, lm, lm_kwargs, signature, demos, inputs)
 
-    def _ask(self, lm: Any, signature: Any, messages: list[dict[str, Any]], options: dict[str, Any]) -> dict[str, Any]:
-        room = options.get("max_tokens") or options.get("max_completion_tokens") or DEFAULT_REPLY_TOKENS
-        request = build_request(lm, signature, messages, options, room)
-        key = reply_key(identity_of(lm), _request_dict(request), options.get("rollout_id"))
+    def _ask(self, question: _Question, rollout: object) -> dict[str, Any]:
+        lm, request = question.lm, question.request()
+        key = reply_key(identity_of(lm), request_dict(request), rollout)
         cache = lm.reply_cache if isinstance(lm, BackendLM) else None
-        stored = cache.get(key) if cache is not None else None
-        if stored is not None:
+        values = self._stored(cache, key, question.signature)
+        if values is not None:
             record_call(CallRecord(current_stage(), backend_name(lm), from_cache=True))
-            return self.parse(signature, stored["text"])
+            return values
+        require_room(lm, question.messages, question.tokens)
         try:
-            text, values = self._attempt(lm, signature, request, repair=False)
+            text, values = self._attempt(question, request, repair=False)
         except _Refused as first:
-            again = build_request(
-                lm, signature, _repair_messages(messages, first), options, room * 2 if first.cut else room
-            )
-            try:
-                text, values = self._attempt(lm, signature, again, repair=True)
-            except _Refused as second:
-                raise ReplyError(
-                    f"reply unusable twice: {second.reason}", raw=second.raw, backend=backend_name(lm), model=lm.model
-                ) from second
+            text, values = self._repair(question, first)
         if cache is not None:
             cache.put(key, {"text": text})
         return values
 
-    def _attempt(self, lm: Any, signature: Any, request: Request, *, repair: bool) -> tuple[str, dict[str, Any]]:
-        started = time.perf_counter()
+    def _stored(self, cache: ReplyCache | None, key: str, signature: Any) -> dict[str, Any] | None:
+        stored = cache.get(key) if cache is not None else None
+        if stored is None:
+            return None
         try:
-            response: Response = lm(request, cache=False)
+            return self.parse(signature, str(stored.get("text", "")))
+        except Unusable:  # written under older rules: ask anew
+            return None
+
+    def _repair(self, question: _Question, first: _Refused) -> tuple[str, dict[str, Any]]:
+        """Ask once more, past the cache: with more room after a cut reply, else with the problem shown."""
+        if first.cut:
+            again = replace(question, tokens=more_room(question.lm, question.messages, question.tokens))
+            if again.tokens <= question.tokens:
+                raise question.error(f"{first.reason}, and the window has no more room", first)
+        else:
+            again = replace(question, messages=with_problem(question.messages, first.raw, first.reason))
+        try:
+            require_room(again.lm, again.messages, again.tokens)
+        except WindowError as exc:
+            raise question.error(f"{first.reason}, and the window has no room to ask again", first) from exc
+        try:
+            return self._attempt(again, again.request(), repair=True)
+        except _Refused as second:
+            raise question.error(f"reply unusable twice: {second.reason}", second) from second
+
+    def _attempt(self, question: _Question, request: Request, *, repair: bool) -> tuple[str, dict[str, Any]]:
+        lm, started = question.lm, time.perf_counter()
+        try:
+            with quiet_truncation():
+                response: Response = lm(request, cache=False)
+        except LMInvalidRequestError as exc:
+            if exc.status is None and not isinstance(exc, ContextWindowExceededError):  # Gemini, inside a 200
+                raise _Refused(f"the backend blocked the reply ({exc.message})"[:200], raw="", cut=False) from exc
+            raise map_error(exc, lm) from exc
         except LMError as exc:
             raise map_error(exc, lm) from exc
         record_call(call_record(lm, response, (time.perf_counter() - started) * 1000, repair=repair))
         try:
             text = reply_text(response)
-            return text, self.parse(signature, text)
+            return text, self.parse(question.signature, text)
         except Unusable as exc:
             raise _Refused(str(exc), raw=raw_text(response), cut=response.finish_reason == "length") from exc
 
@@ -125,71 +162,21 @@ class PaceAdapter(dspy.Adapter):
 class _Refused(Exception):
     def __init__(self, reason: str, *, raw: str, cut: bool) -> None:
         super().__init__(reason)
-        self.reason, self.raw, self.cut = reason, raw, cut
+        self.reason, self.raw, self.cut = reason, raw[:_KEPT_RAW], cut
 
 
-def build_request(
-    lm: Any, signature: Any, messages: list[dict[str, Any]], options: dict[str, Any], reply_tokens: int
-) -> Request:
-    """Return the canonical request: system text, messages, and the profile's structured-output form."""
-    profile = lm.profile if isinstance(lm, BackendLM) else None
-    form = profile.schema_form if profile else "none"
-    schema = None
-    if form == "json_schema":
-        schema = output_schema(signature, additional_properties=profile is None or profile.additional_properties)
-        form = "json_schema" if schema else "json_object"
-    formats: dict[str, dict[str, Any] | None] = {
-        "json_schema": {"type": "json_schema", "name": "reply", "schema": schema, "strict": True},
-        "json_object": {"type": "json_object"},
-        "none": None,
-    }
-    config = Config(
-        max_tokens=reply_tokens,
-        temperature=options.get("temperature"),
-        top_p=options.get("top_p"),
-        seed=options.get("seed"),
-        response_format=formats[form],
-    )
-    turns = tuple(
-        Message.assistant(m["content"]) if m["role"] == "assistant" else Message.user(m["content"])
-        for m in messages
-        if m["role"] != "system"
-    )
-    system = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
-    return Request(model=lm.model, messages=turns, system=system or None, config=config)
+@dataclass(frozen=True)
+class _Question:
+    """One call: who is asked, what, and how long the reply may be (in tokens)."""
 
+    lm: Any
+    signature: Any
+    messages: list[dict[str, Any]]
+    options: dict[str, Any]
+    tokens: int
 
-def identity_of(lm: Any) -> str:
-    """Return who is asked: model and server address, without any key."""
-    return lm.identity if isinstance(lm, BackendLM) else str(lm.model)
+    def request(self) -> Request:
+        return build_request(self.lm, self.signature, self.messages, self.options, self.tokens)
 
-
-def backend_name(lm: Any) -> str:
-    """Return the profile's name, or the model string of a plain ``dspy.LM``."""
-    return lm.profile.name if isinstance(lm, BackendLM) else str(lm.model)
-
-
-def call_record(lm: Any, response: Response, latency_ms: float, *, repair: bool) -> CallRecord:
-    """Return the record of one call from the usage that the backend reported."""
-    usage = response.usage
-    read, cached, wrote = usage.input_tokens or 0, usage.cache_read_tokens or 0, usage.output_tokens or 0
-    cost = lm.profile.cost_usd(read, cached, wrote) if isinstance(lm, BackendLM) else None
-    return CallRecord(current_stage(), backend_name(lm), read, cached, wrote, latency_ms, repair=repair, cost_usd=cost)
-
-
-def _repair_messages(messages: list[dict[str, Any]], refused: _Refused) -> list[dict[str, Any]]:
-    if refused.cut or not refused.raw.strip():
-        return messages
-    problem = f"That reply cannot be used: {refused.reason}. Send the corrected JSON object alone."
-    return [
-        *messages,
-        {"role": "assistant", "content": refused.raw[:_SHOWN_IN_REPAIR]},
-        {"role": "user", "content": problem},
-    ]
-
-
-def _request_dict(request: Request) -> dict[str, Any]:
-    from dspy._vendor.lm15.serde import request_to_dict
-
-    plain: dict[str, Any] = request_to_dict(request)
-    return plain
+    def error(self, problem: str, refused: _Refused) -> ReplyError:
+        return ReplyError(problem, raw=refused.raw, backend=backend_name(self.lm), model=self.lm.model)

@@ -1,7 +1,8 @@
 """The budget of a prompt, computed before the call: prompt plus reserved reply must fit the window of one slot.
 
-Token counts come from the backend's own tokenizer where it has one; otherwise from a careful estimate
-(three characters a token, ours: English text averages four, dates and names less).
+Token counts come from the backend's own tokenizer where it has one; otherwise from a careful estimate (ours): three
+ASCII characters a token (English text averages four, dates and names less), one token for any other character, two
+for emoji and rare scripts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ CHARS_PER_TOKEN = 3.0
 def count_tokens(lm: object, text: str) -> int:
     """Return the number of tokens of ``text`` for ``lm``, exact or estimated from above."""
     counter = lm.token_counter if isinstance(lm, BackendLM) else None
-    return counter(text) if counter is not None else math.ceil(len(text) / CHARS_PER_TOKEN)
+    return counter(text) if counter is not None else estimate_tokens(text)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a number of tokens that ``text`` hardly exceeds in any tokenizer."""
+    if text.isascii():
+        return math.ceil(len(text) / CHARS_PER_TOKEN)
+    plain = sum(char.isascii() for char in text)
+    rare = sum(ord(char) > 0xFFFF for char in text)
+    return math.ceil(plain / CHARS_PER_TOKEN) + len(text) - plain + rare
 
 
 def prompt_tokens(lm: object, messages: Sequence[dict[str, str]]) -> int:
@@ -27,10 +37,45 @@ def prompt_tokens(lm: object, messages: Sequence[dict[str, str]]) -> int:
     return sum(count_tokens(lm, message["content"]) + MESSAGE_OVERHEAD_TOKENS for message in messages)
 
 
+def reply_room(lm: object, reply_tokens: int) -> int:
+    """Return the tokens reserved for a reply: its own limit, and room for hidden thinking where the model thinks."""
+    return reply_tokens + (lm.profile.thinking_tokens if isinstance(lm, BackendLM) else 0)
+
+
 def prompt_limit(lm: object, reply_tokens: int) -> int | None:
-    """Return the most tokens a prompt may have when ``reply_tokens`` are reserved; ``None`` without a known window."""
+    """Return the most tokens a prompt may have beside a reply of ``reply_tokens``; ``None`` without a known window."""
     window = lm.profile.window if isinstance(lm, BackendLM) else None
-    return None if window is None else window - reply_tokens
+    return None if window is None else window - reply_room(lm, reply_tokens)
+
+
+def require_room(lm: object, messages: Sequence[dict[str, str]], reply_tokens: int) -> None:
+    """Refuse a prompt that cannot be answered, before anything is sent.
+
+    Raises:
+        WindowError: The prompt and the reserved reply do not fit the window.
+    """
+    limit = prompt_limit(lm, reply_tokens)
+    if (
+        limit is None
+        or sum(len(message["content"].encode()) + MESSAGE_OVERHEAD_TOKENS for message in messages) <= limit
+    ):
+        return  # a token is at least one byte: no need to count
+    needed = prompt_tokens(lm, messages)
+    if needed > limit:
+        profile = lm.profile if isinstance(lm, BackendLM) else None
+        raise WindowError(
+            f"the prompt needs {needed} tokens and the reply {reply_room(lm, reply_tokens)}; "
+            f"the window has {profile.window if profile else '?'}",
+            backend=profile.name if profile else None,
+            remedy="Use a backend with a larger window, or a shorter request",
+        )
+
+
+def more_room(lm: object, messages: Sequence[dict[str, str]], reply_tokens: int) -> int:
+    """Return twice the reply's limit, or what the window has left beside the prompt when that is less."""
+    limit = prompt_limit(lm, 0)
+    wanted = 2 * reply_tokens
+    return wanted if limit is None else min(wanted, limit - prompt_tokens(lm, messages))
 
 
 def largest_fitting(
@@ -64,8 +109,8 @@ def largest_fitting(
         profile = lm.profile if isinstance(lm, BackendLM) else None
         raise WindowError(
             f"the window of {profile.window if profile else '?'} tokens has no room for a single candidate "
-            f"beside the instructions and {reply_tokens} reply tokens",
+            f"beside the instructions and {reply_room(lm, reply_tokens)} reply tokens",
             backend=profile.name if profile else None,
-            remedy="Use a backend or setting with a larger window.",
+            remedy="Use a backend or setting with a larger window",
         )
     return low

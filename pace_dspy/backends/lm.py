@@ -1,29 +1,26 @@
-"""`BackendLM`: a ``dspy.LM`` that knows its profile, and the mapping of DSPy's errors to ours."""
+"""`BackendLM`: a ``dspy.LM`` that knows its profile, retries by our rules, and holds no key."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import dspy
-from dspy.utils import exceptions as dspy_errors
+from dspy.utils.exceptions import LMConfigurationError
 
 from pace_dspy.backends.cache import ReplyCache
+from pace_dspy.backends.failures import map_error
 from pace_dspy.backends.profiles import BackendProfile, get_profile, identity, resolve_connection
-from pace_dspy.errors import (
-    AuthError,
-    BackendError,
-    BackendTimeoutError,
-    BadRequestError,
-    ConfigError,
-    MissingKeyError,
-    QuotaError,
-    RateLimitError,
-    ServerError,
-    WindowError,
-)
+from pace_dspy.backends.remote import RemoteEngine
+from pace_dspy.backends.retry import with_retries
+from pace_dspy.backends.usage import record_retry
+from pace_dspy.errors import ConfigError
+
+__all__ = ["BackendLM", "TokenCounter", "make_lm", "map_error", "require_lm", "use_backend"]
 
 TokenCounter = Callable[[str], int]
 
@@ -51,17 +48,26 @@ class BackendLM(dspy.LM):
         identity: str,
         token_counter: TokenCounter | None = None,
         reply_cache: ReplyCache | None = None,
-        secret: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            model, temperature=profile.temperature, cache=False, num_retries=profile.num_retries, **options
-        )
+        # num_retries=0: DSPy makes one attempt; `__call__` makes the others.
+        super().__init__(model, temperature=profile.temperature, cache=False, num_retries=0, **options)
         self.profile = profile
         self.identity = identity
         self.token_counter = token_counter
         self.reply_cache = reply_cache
-        self._secret = secret
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask as ``dspy.LM`` does, again after failures that can pass; each retry is counted.
+
+        Raises:
+            LMError: The failure, when asking again is wrong or did not help.
+        """
+        return with_retries(partial(super().__call__, *args, **kwargs), self.profile.num_retries, record_retry)
+
+    async def acall(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `__call__` in a worker thread."""
+        return await asyncio.to_thread(self.__call__, *args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BackendLM:
         """Return a light copy: clients, server handle and cache are shared, history and settings are not."""
@@ -70,11 +76,11 @@ class BackendLM(dspy.LM):
 
     def dump_state(self) -> dict[str, Any]:
         """Return the model name and the profile's name only: no address, no key (our manifest holds the rest)."""
-        return {"model": self.model, "model_type": self.model_type, "cache": False, "num_retries": self.num_retries}
+        return {"model": self.model, "model_type": self.model_type, "cache": False, "num_retries": 0}
 
     def scrub(self, text: str) -> str:
         """Return ``text`` without our key."""
-        return text.replace(self._secret, "***") if self._secret else text
+        return self.engine.scrub(text) if isinstance(self.engine, RemoteEngine) else text
 
 
 def make_lm(
@@ -106,18 +112,19 @@ def make_lm(
 
         return make_local_lm(profile, reply_cache=reply_cache)
     connection = resolve_connection(profile, os.environ if environ is None else environ)
-    options: dict[str, Any] = {"api_key": connection.api_key, "timeout": profile.timeout_s}
-    if connection.base_url:
-        options["api_base"] = connection.base_url
-    return BackendLM(
-        profile,
-        connection.model,
-        identity=identity(profile, connection),
-        reply_cache=reply_cache,
-        secret=connection.api_key,
-        engine="lm15",
-        **options,
-    )
+    try:
+        return BackendLM(
+            profile,
+            connection.model,
+            identity=identity(profile, connection),
+            reply_cache=reply_cache,
+            engine=RemoteEngine(profile, connection),
+        )
+    except LMConfigurationError as exc:
+        raise ConfigError(
+            f"backend {profile.name}: temperature={profile.temperature:g} is not taken by {profile.model}; "
+            "use temperature=none"
+        ) from exc
 
 
 @contextmanager
@@ -146,34 +153,3 @@ def require_lm(lm: object) -> None:
         raise ConfigError(
             "no language model is set: call inside `with pace_dspy.use_backend('local'):` or use dspy.configure(lm=...)"
         )
-
-
-_MAPPING: tuple[tuple[type[Exception], type[BackendError], str], ...] = (
-    (dspy_errors.ContextWindowExceededError, WindowError, "Use a backend with a larger window, or fewer candidates."),
-    (dspy_errors.LMAuthError, AuthError, "Check the key and its permissions."),
-    (dspy_errors.LMBillingError, QuotaError, "Check the account's credit."),
-    (dspy_errors.LMRateLimitError, RateLimitError, "Lower --concurrency, or run again later: finished work is kept."),
-    (dspy_errors.LMTimeoutError, BackendTimeoutError, "Check that the server answers; raise timeout_s if it is slow."),
-    (dspy_errors.LMTransportError, BackendTimeoutError, "Check the address and that the server is running."),
-    (dspy_errors.LMInvalidRequestError, BadRequestError, "Check the model name and the profile's parameters."),
-    (dspy_errors.LMUnsupportedFeatureError, BadRequestError, "Check the profile's parameters."),
-    (dspy_errors.LMNotConfiguredError, MissingKeyError, "Set the key's environment variable."),
-    (dspy_errors.LMServerError, ServerError, "The server failed; run again later: finished work is kept."),
-)
-
-
-def map_error(exc: Exception, lm: Any) -> BackendError:
-    """Return our typed error for a DSPy error (raise it ``from`` the original)."""
-    kind, remedy = next(
-        ((ours, remedy) for theirs, ours, remedy in _MAPPING if isinstance(exc, theirs)), (BackendError, None)
-    )
-    text = str(getattr(exc, "message", "") or exc)
-    profile = getattr(lm, "profile", None)
-    if isinstance(lm, BackendLM):
-        text = lm.scrub(text)
-        exc.args = tuple(lm.scrub(arg) if isinstance(arg, str) else arg for arg in exc.args)
-    problem = " ".join(text.split())[:400].rstrip(".")
-    status = getattr(exc, "status", None)
-    if status and str(status) not in problem:
-        problem = f"HTTP {status}: {problem}"
-    return kind(problem, backend=getattr(profile, "name", None), model=str(lm.model), remedy=remedy)

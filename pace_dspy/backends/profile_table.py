@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Provider = Literal["local", "openai", "hosted_vllm", "ollama_chat", "gemini"]
 SchemaForm = Literal["json_schema", "json_object", "none"]
+ReasoningEffort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 MaxTokensParam = Literal["max_tokens", "max_completion_tokens", "maxOutputTokens"]
 
 _MAX_TOKENS: dict[Provider, MaxTokensParam] = {
@@ -56,6 +57,8 @@ class BackendProfile(BaseModel):
         schema_note: What else is special about the schema dialect.
         params: Request parameters that the backend accepts.
         temperature: Sampling temperature; ``None`` sends none (models that reject a chosen one).
+        reasoning_effort: How much hidden thinking is asked for; ``None`` leaves it to the model.
+        thinking_tokens: Room for hidden thinking, on top of every reply's own limit.
         timeout_s: Longest wait for a reply, in seconds.
         num_retries: Retries after a failure that can pass (never after a 400).
         price_prompt: US dollars per million prompt tokens, ``None`` when unknown.
@@ -82,6 +85,8 @@ class BackendProfile(BaseModel):
     schema_note: str = ""
     params: tuple[str, ...] = _COMMON
     temperature: float | None = Field(0.0, ge=0, le=2)
+    reasoning_effort: ReasoningEffort | None = None
+    thinking_tokens: int = Field(0, ge=0)
     timeout_s: float = Field(120.0, gt=0)
     num_retries: int = Field(4, ge=0)
     price_prompt: float | None = Field(None, ge=0)
@@ -153,6 +158,8 @@ _TABLE: tuple[BackendProfile, ...] = (
         schema_note="Strict schemas: every property required, additionalProperties false.",
         params=("max_tokens", "seed", "reasoning_effort"),
         temperature=None,
+        # Hidden thinking counts against max_completion_tokens; without room for it a reply would come back empty.
+        thinking_tokens=2048,
         price_prompt=0.75,
         price_cached=0.075,
         price_completion=4.5,
@@ -168,6 +175,7 @@ _TABLE: tuple[BackendProfile, ...] = (
         slots=8,
         additional_properties=False,
         schema_note="additionalProperties is left out; no references.",
+        thinking_tokens=2048,  # as for openai: thinking counts against maxOutputTokens
         price_prompt=0.25,
         price_cached=0.025,
         price_completion=1.5,

@@ -126,6 +126,7 @@ def resolve_connection(profile: BackendProfile, environ: Mapping[str, str]) -> C
             f"backend {profile.name}: {source}={base_url!r} is not an http:// or https:// address; "
             "use one like http://localhost:8000/v1"
         )
+    _check_secrets(profile, base_url, api_key)
     prefix = f"{profile.provider}/"
     return Connection(
         model=prefix + model.removeprefix(prefix), base_url=base_url and base_url.rstrip("/"), api_key=api_key
@@ -147,6 +148,20 @@ def identity(profile: BackendProfile, connection: Connection | None = None) -> s
     address = (connection.base_url if connection else profile.base_url) or "default address"
     parts = urlsplit(address)
     return f"{model}@{urlunsplit(parts._replace(netloc=parts.netloc.rpartition('@')[2]))}"
+
+
+def _check_secrets(profile: BackendProfile, base_url: str | None, api_key: str | None) -> None:
+    parts = urlsplit(base_url or "")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(
+            f"backend {profile.name}: the address of the server at {parts.hostname} must hold no user, password or "
+            f"query; a key belongs into {profile.key_env or 'a proxy of your own'}"
+        )
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+        raise ConfigError(
+            f"backend {profile.name}: the key in {profile.key_env} holds a space, line break or non-ASCII character; "
+            "set it again"
+        )
 
 
 def _weights_id(model: str) -> str:

@@ -12,13 +12,18 @@ from functools import lru_cache
 from typing import Any
 
 import pydantic
-from dspy.lm15 import DataPart, Response, TextPart
+from dspy.lm15 import DataPart, Response, TextPart, ThinkingPart
 from pydantic_core import PydanticUndefined
 
 MAX_REPLY_CHARS = 200_000
-_THINK_BLOCK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_THINK_CLOSE = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-_THINK_OPEN = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_TAGS = r"(?:think|thinking|thought|reasoning|reflection)"
+_THINK_BLOCK = re.compile(
+    rf"<{_TAGS}>.*?</{_TAGS}>|\[THINK\].*?\[/THINK\]|◁think▷.*?◁/think▷", re.DOTALL | re.IGNORECASE
+)
+_THINK_CLOSE = re.compile(rf"</{_TAGS}>|\[/THINK\]|◁/think▷", re.IGNORECASE)
+_THINK_OPEN = re.compile(rf"<{_TAGS}>|\[THINK\]|◁think▷", re.IGNORECASE)
+_ENDED_WELL = re.compile(r"stop|eos|end", re.IGNORECASE)
+"""Servers spell a natural end in many ways (``stop``, ``eos_token``, ``end_turn``, Gemini's ``STOP``)."""
 
 
 class Unusable(ValueError):
@@ -33,15 +38,37 @@ def reply_text(response: Response) -> str:
     """
     text = raw_text(response)
     if response.finish_reason == "length":
-        raise Unusable("the reply was cut off by the token limit")
+        thinking = has_thinking(response)
+        raise Unusable("the reply was cut off by the token limit" + (" while the model was thinking" * thinking))
     if response.finish_reason == "content_filter":
         raise Unusable("the backend's content filter blocked the reply")
+    ending = raw_finish_reason(response)
+    if ending and not _ENDED_WELL.search(ending):
+        raise Unusable(f"the reply ended with {ending[:40]!r}")
     if len(text) > MAX_REPLY_CHARS:
         raise Unusable(f"the reply is {len(text)} characters long, {MAX_REPLY_CHARS} are allowed")
     text = strip_thinking(text)
     if not text.strip():
-        raise Unusable("the reply is empty")
+        raise Unusable("the reply holds only thinking" if has_thinking(response) else "the reply is empty")
     return text
+
+
+def has_thinking(response: Response) -> bool:
+    """Return whether the model thought in the open: in a field of its own, or between tags."""
+    return any(isinstance(part, ThinkingPart) for part in response.message.parts) or bool(
+        _THINK_OPEN.search(raw_text(response)[:MAX_REPLY_CHARS])
+    )
+
+
+def raw_finish_reason(response: Response) -> str:
+    """Return why the model stopped, in the server's own word; empty when it does not say.
+
+    lm15 reads a word that it does not know (vLLM's ``abort``, Gemini's ``MALFORMED_RESPONSE``) as a natural end.
+    """
+    body = response.provider_data if isinstance(response.provider_data, dict) else {}
+    choice = next(iter(body.get("choices") or body.get("candidates") or []), None)
+    word = (choice.get("finish_reason") or choice.get("finishReason")) if isinstance(choice, dict) else None
+    return str(word or "")
 
 
 def raw_text(response: Response) -> str:
@@ -66,26 +93,44 @@ def strip_thinking(text: str) -> str:
     return _THINK_OPEN.split(text)[0]
 
 
-def json_object(text: str) -> dict[str, Any]:
-    """Return the last complete top-level JSON object in ``text`` (prose and code fences around it are ignored).
+def json_objects(text: str) -> list[dict[str, Any]]:
+    """Return the complete top-level JSON objects in ``text``, in order (prose and code fences around are ignored).
 
     Raises:
-        Unusable: There is none.
+        Unusable: There is none, or one names a key twice with different values.
     """
-    decoder = json.JSONDecoder()
-    found: dict[str, Any] | None = None
+    decoder = json.JSONDecoder(object_pairs_hook=_unambiguous)
+    found: list[dict[str, Any]] = []
     at = text.find("{")
     while at != -1:
         try:
             value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except (json.JSONDecodeError, RecursionError):
             end = at + 1
         else:
-            found = value
+            found.append(value)
         at = text.find("{", end)
-    if found is None:
+    if not found:
         raise Unusable("the reply holds no complete JSON object")
     return found
+
+
+def _encodable(value: object) -> bool:
+    """Return whether a value can be written as UTF-8 (JSON may escape half a character)."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for key, item in pairs:
+        if key in value and value[key] != item:
+            raise Unusable(f"the reply names {key!r} twice")
+        value[key] = item
+    return value
 
 
 @lru_cache(maxsize=256)
@@ -110,12 +155,24 @@ def validate(signature: Any, text: str) -> dict[str, Any]:
         Output field name -> value of the field's type.
 
     Raises:
-        Unusable: No JSON object, a missing field, a wrong type or a value outside the allowed set; says which.
+        Unusable: No JSON object, a missing field, a wrong type, a value outside the allowed set, or two answers that
+            differ (a draft and its correction: which one holds is not for us to guess); says which.
     """
-    try:
-        model = output_model(signature).model_validate(json_object(text))
-    except pydantic.ValidationError as exc:
-        first = exc.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise Unusable(f"field {field!r}: {first['msg']}") from exc
-    return {name: getattr(model, name) for name in signature.output_fields}
+    answers: list[pydantic.BaseModel] = []
+    problem = ""
+    for value in json_objects(text):
+        if not _encodable(value):
+            raise Unusable("the reply holds characters that are not valid Unicode")
+        try:
+            answer = output_model(signature).model_validate(value)
+        except pydantic.ValidationError as exc:
+            first = exc.errors(include_url=False)[0]
+            problem = f"field {'.'.join(str(part) for part in first['loc'])!r}: {first['msg']}"
+            continue
+        if answer not in answers:
+            answers.append(answer)
+    if not answers:
+        raise Unusable(problem)
+    if len(answers) > 1:
+        raise Unusable(f"the reply holds {len(answers)} different answers")
+    return {name: getattr(answers[0], name) for name in signature.output_fields}

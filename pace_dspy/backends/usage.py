@@ -48,6 +48,7 @@ class RequestLog:
     calls: list[CallRecord] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
     trims: list[Trim] = field(default_factory=list)
+    retries: list[Stage] = field(default_factory=list)
 
     def usage(self) -> tuple[StageUsage, ...]:
         """Return the calls summed by stage, in order of first call."""
@@ -55,7 +56,7 @@ class RequestLog:
         for call in self.calls:
             if call.stage is not None:
                 stages.setdefault(call.stage, []).append(call)
-        return tuple(_sum(stage, calls) for stage, calls in stages.items())
+        return tuple(_sum(stage, calls, self.retries.count(stage)) for stage, calls in stages.items())
 
 
 _log: ContextVar[RequestLog | None] = ContextVar("pace_dspy_request_log", default=None)
@@ -77,6 +78,7 @@ def request_log() -> Iterator[RequestLog]:
         _log.reset(token)
         if outer is not None:
             outer.calls.extend(log.calls)
+            outer.retries.extend(log.retries)
 
 
 @contextmanager
@@ -114,6 +116,13 @@ def record_call(record: CallRecord) -> None:
         log.calls.append(record)
 
 
+def record_retry() -> None:
+    """Note that the running stage's call is made again after a failure that can pass."""
+    log, stage = _log.get(), _stage.get()
+    if log is not None and stage is not None:
+        log.retries.append(stage)
+
+
 def record_fallback(stage: Stage, reason: str) -> None:
     """Note that ``stage`` used its defined result because its model call failed for good."""
     log = _log.get()
@@ -128,7 +137,7 @@ def record_trim(stage: Stage, offered: int, shown: int) -> None:
         log.trims.append(Trim(stage, offered, shown))
 
 
-def _sum(stage: Stage, calls: list[CallRecord]) -> StageUsage:
+def _sum(stage: Stage, calls: list[CallRecord], retries: int) -> StageUsage:
     sent = [call for call in calls if not call.from_cache]
     costs = [call.cost_usd for call in sent if call.cost_usd is not None]
     return StageUsage(
@@ -141,4 +150,5 @@ def _sum(stage: Stage, calls: list[CallRecord]) -> StageUsage:
         completion_tokens=sum(call.completion_tokens for call in sent),
         latency_ms=sum(call.latency_ms for call in sent),
         cost_usd=sum(costs) if costs else None,
+        retries=retries,
     )
