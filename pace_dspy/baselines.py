@@ -11,15 +11,20 @@ from typing import Literal, get_args
 import dspy
 
 from pace_dspy.backends.usage import request_log
-from pace_dspy.config import PaceMakerConfig
+from pace_dspy.config import PaceMakerConfig, RetrievalConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.modules.choice import make_answerer
-from pace_dspy.program import candidates, checked, facts_of, retrieve, to_prediction
+from pace_dspy.program import as_pool, candidates, checked, facts_of, to_prediction
 from pace_dspy.retrieval import KbIndex
-from pace_dspy.types import PoolFact, Task, Trace, View, ViewHits
+from pace_dspy.steps import search
+from pace_dspy.types import Task, Trace, View, ViewHits
 
 Baseline = Literal["sparse", "dense", "hybrid", "full-kb", "oracle"]
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
+
+
+PLAIN = {"time_channel": 0.0, "people_channel": 0.0}
+"""Baselines search with the request alone, whatever the config."""
 
 
 class BaselineProgram(dspy.Module):
@@ -65,21 +70,21 @@ class BaselineProgram(dspy.Module):
         task, kb = Task(checked(request), reference_date, kb_id, persona), facts_of(kb_id)
         started = time.perf_counter()
         with request_log() as log:
-            found = self.retrieve(kb, request)
+            found = self.retrieve(task, kb)
             evidence = self.pick(kb, found, gold_doc_ids)
-            answer = self.answerer(task, candidates(kb, found.fused, [PoolFact(doc_id, 0) for doc_id in evidence]))
+            answer = self.answerer(task, candidates(kb, found.fused, as_pool(evidence)))
         shown = log.trims[-1].shown if log.trims else len(evidence)
         hits = () if self.method == "full-kb" else found.hits
-        trace = replace(found, hits=hits, reference_date=reference_date, evidence=tuple(evidence[:shown]))
+        trace = replace(found, hits=hits, evidence=tuple(evidence[:shown]))
         return to_prediction(answer, trace, log, started)
 
-    def retrieve(self, kb: KbIndex, request: str) -> Trace:
+    def retrieve(self, task: Task, kb: KbIndex) -> Trace:
         """Search with the request itself and keep only what this baseline looks at, so that its funnel is its own."""
         if self.method == "oracle":
-            return Trace(kb.kb_id, dt.date.min)
+            return Trace(kb.kb_id, task.reference_date)
         depth = len(kb) if self.method == "full-kb" else self.config.agents.evidence
-        settings = self.config.retrieval.model_copy(update={"top_k_per_view": depth})
-        found = retrieve(kb, (View("original", request),), settings)
+        settings = RetrievalConfig(**{**self.config.retrieval.model_dump(), "top_k_per_view": depth, **PLAIN})
+        found = search(task, kb, (View("original", task.request),), settings)
         if self.method == "hybrid":
             return found
         both = found.hits[0]

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pace_dspy.errors import ConfigError
 
 Agent = Literal["model", "off"]
+RuledAgent = Literal["model", "rules", "off"]
+Graph = Literal["knn", "terms", "hybrid"]
+Walk = Literal["bfs", "ppr"]
 
 
 class _Group(BaseModel):
@@ -29,26 +32,51 @@ class RetrievalConfig(_Group):
     graph_k: int = Field(10, ge=0, description="Neighbours kept per fact in the kNN graph.")
     max_hops: int = Field(5, ge=0, description="Hops of the breadth-first walk; 0 switches the walk off.")
     neighbors_per_hop: int = Field(3, ge=0, description="Neighbours followed per fact and hop.")
+    time_channel: float = Field(0.0, ge=0, description="Ours: fusion weight of facts whose time touches the request's.")
+    people_channel: float = Field(0.0, ge=0, description="Ours: fusion weight of facts about people it describes.")
+    graph: Graph = Field("knn", description="Ours: terms and hybrid link facts that share rare terms, people or days.")
+    walk: Walk = Field("bfs", description="Ours: ppr is personalised PageRank from weighted seeds.")
+    pool: int = Field(50, ge=1, description="Ours: facts a ppr walk hands on.")
+    damping: float = Field(0.5, ge=0, lt=1, description="Ours: chance to go on walking instead of restarting.")
+    knn_share: float = Field(0.2, ge=0, le=1, description="Ours: chance of a neighbour step in the hybrid graph.")
+    seed_prior: float = Field(0.0, ge=0, description="Ours: how much binding wording raises a seed's weight.")
+    pool_prior: float = Field(0.0, ge=0, description="Ours: how much binding wording raises a fact's rank.")
+
+    @property
+    def needs_context(self) -> bool:
+        """Whether people, terms and times of the knowledge base are used."""
+        return bool(self.time_channel or self.people_channel or self.graph != "knn" or self.walk == "ppr")
 
 
 class AgentsConfig(_Group):
     """Which agents run, and their limits. Defaults: the paper's (design section 3)."""
 
-    planner: Agent = Field("model", description="off: no cues.")
+    planner: RuledAgent = Field("model", description="rules: cues from times, people and rare words. off: no cues.")
     cues_max: int = Field(3, ge=1)
-    views: Agent = Field("model", description="off: the original view only.")
+    views: RuledAgent = Field("model", description="rules: templates around the cues. off: the original view only.")
     counter_views_max: int = Field(3, ge=1)
-    pre_filter: Agent = Field("model", description="off: the first `seeds` facts of the fused list.")
+    pre_filter: RuledAgent = Field("model", description="off: the first `seeds` facts of the fused list.")
     seeds: int = Field(10, ge=1, description="Seeds of the walk.")
-    post_filter: Agent = Field("model", description="off: the first `evidence` facts of the pool.")
+    rounds: int = Field(0, ge=0, le=5, description="Ours: rounds of the second look; 0 is the paper.")
+    look_reads: int = Field(20, ge=1, description="Ours: facts of the pool that the second look reads.")
+    follow_ups_max: int = Field(3, ge=1, description="Ours: follow-up queries a round.")
+    post_filter: RuledAgent = Field("model", description="off: the first `evidence` facts of the pool.")
     evidence: int = Field(10, ge=1, description="Facts handed to the answerer.")
     answerer: Agent = Field("model", description="off: evidence only, no decision.")
+
+    spread: float = Field(0.8, gt=0, le=1, description="Ours: what a second fact about the same thing still counts.")
+    restart_discount: float = Field(0.5, ge=0, le=1, description="Ours: part of a seed's own mass that is taken off.")
+    clash_notes: bool = Field(False, description="Ours: show the answerer what follows from times and durations.")
+    annotate_dates: bool = Field(False, description="Ours: write the weekday behind explicit dates in prompts.")
 
     @property
     def model_stages(self) -> tuple[str, ...]:
         """Stages that ask a language model."""
         stages = ("planner", "views", "pre_filter", "post_filter", "answerer")
-        return tuple(stage for stage in stages if getattr(self, stage) == "model")
+        asked = [stage for stage in stages if getattr(self, stage) == "model"]
+        if self.rounds:
+            asked.insert(len(asked) - 1, "second_look")
+        return tuple(asked)
 
 
 class PaceMakerConfig(_Group):
@@ -117,8 +145,34 @@ def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     return list(model.model_fields)
 
 
+STRUCTURE: dict[str, Any] = {
+    "top_k_per_view": 20,
+    "time_channel": 1.0,
+    "people_channel": 1.0,
+    "graph": "hybrid",
+    "walk": "ppr",
+    "seed_prior": 0.3,
+    "pool_prior": 0.6,
+}
+"""Structure first (ours): channels, term links and PageRank, tuned on the train and dev personas of PACE-mini."""
+
 NAMED_CONFIGS: dict[str, dict[str, Any]] = {
     "paper": {},
+    "lite": {
+        "retrieval": {**STRUCTURE, "pool": 100},
+        "agents": {
+            "planner": "rules",
+            "views": "off",
+            "pre_filter": "off",
+            "post_filter": "rules",
+            "clash_notes": True,
+            "annotate_dates": True,
+        },
+    },
+    "plus": {
+        "retrieval": STRUCTURE,
+        "agents": {"pre_filter": "off", "rounds": 1, "clash_notes": True, "annotate_dates": True},
+    },
     "no-planning": {"agents": {"planner": "off"}},
     "no-counter-views": {"agents": {"views": "off"}},
     "no-pre-filter": {"agents": {"pre_filter": "off"}},
@@ -126,4 +180,8 @@ NAMED_CONFIGS: dict[str, dict[str, Any]] = {
     "no-post-filter": {"agents": {"post_filter": "off"}},
     "no-selection": {"agents": {"pre_filter": "off", "post_filter": "off"}},
 }
-"""Named configs as differences from the paper's defaults. The ``no-*`` ones are the paper's ablations."""
+"""Named configs as differences from the paper's defaults.
+
+``lite`` asks the model once a request, for the answer; ``plus`` as often as the paper (planner, views, second look,
+last filter, answer) with half its tokens. Both are ours. The ``no-*`` ones are the paper's ablations.
+"""

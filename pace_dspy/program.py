@@ -12,12 +12,21 @@ from typing import Any
 import dspy
 
 from pace_dspy.backends.usage import RequestLog, request_log
-from pace_dspy.config import PaceMakerConfig, RetrievalConfig
+from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError, NoFactsError
 from pace_dspy.modules.answerer import Answer
-from pace_dspy.modules.choice import make_answerer, make_planner, make_post_filter, make_pre_filter, make_views
-from pace_dspy.retrieval import KbIndex, fuse_views, get_kb
-from pace_dspy.types import Candidate, FusedHit, PoolFact, Task, Trace, View
+from pace_dspy.modules.choice import (
+    make_answerer,
+    make_planner,
+    make_post_filter,
+    make_pre_filter,
+    make_second_look,
+    make_views,
+)
+from pace_dspy.retrieval import KbIndex, get_kb
+from pace_dspy.steps import clash_notes, look_again, search, walk
+from pace_dspy.temporal import annotate_weekdays
+from pace_dspy.types import Candidate, FusedHit, PoolFact, Task, Trace
 
 
 class PaceMakerProgram(dspy.Module):
@@ -37,6 +46,7 @@ class PaceMakerProgram(dspy.Module):
         self.planner = make_planner(agents)
         self.views = make_views(agents)
         self.pre_filter = make_pre_filter(agents)
+        self.second_look = make_second_look(agents)
         self.post_filter = make_post_filter(agents)
         self.answerer = make_answerer(agents)
 
@@ -60,17 +70,29 @@ class PaceMakerProgram(dspy.Module):
             BackendError: The backend failed.
         """
         task, kb = Task(checked(request), reference_date, kb_id, persona), facts_of(kb_id)
-        started = time.perf_counter()
+        settings, started = self.config.retrieval, time.perf_counter()
         with request_log() as log:
             cues = self.planner(task)
             views = self.views(task, cues)
-            found = retrieve(kb, views, self.config.retrieval)
-            seeds = self.pre_filter(task, candidates(kb, found.fused))
-            reached = walk(kb, found, seeds, self.config.retrieval)
-            evidence = self.post_filter(task, candidates(kb, found.fused, reached.pool))
-            answer = self.answerer(task, candidates(kb, found.fused, [PoolFact(doc_id, 0) for doc_id in evidence]))
-        trace = replace(reached, reference_date=reference_date, cues=cues, evidence=evidence)
+            found = search(task, kb, views, settings)
+            seeds = self.pre_filter(task, self.show(task, kb, found, seeds_of(found)))
+            reached = walk(task, kb, found, seeds, settings)
+            if self.second_look is not None:
+                reached = look_again(
+                    task, kb, reached, self.second_look, self.config, lambda now: self.show(task, kb, now)
+                )
+            evidence = self.post_filter(task, self.show(task, kb, reached))
+            notes = clash_notes(task, kb, evidence) if self.config.agents.clash_notes else ()
+            answer = self.answerer(task, self.show(task, kb, reached, as_pool(evidence)), notes)
+        trace = replace(reached, cues=cues, evidence=evidence, notes=notes)
         return to_prediction(answer, trace, log, started)
+
+    def show(
+        self, task: Task, kb: KbIndex, reached: Trace, facts: Sequence[PoolFact] | None = None
+    ) -> tuple[Candidate, ...]:
+        """Return facts as an agent sees them, best first: those given, or the final pool of the trace."""
+        dated = task.reference_date if self.config.agents.annotate_dates else None
+        return candidates(kb, reached.fused, reached.final_pool if facts is None else facts, dated)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return instructions and demos of every predictor; models are attached from a profile, never saved."""
@@ -88,33 +110,6 @@ class PaceMakerProgram(dspy.Module):
         super().save(path)
 
 
-def retrieve(kb: KbIndex, views: Sequence[View], settings: RetrievalConfig) -> Trace:
-    """Search every view with every retriever and fuse. Paper: hybrid retrieval, weighted RRF.
-
-    Returns:
-        A trace with views, hits and the fused list.
-    """
-    started = time.perf_counter()
-    hits = tuple(kb.search(views, settings.top_k_per_view))
-    weights = {"original": settings.weight_original, "counter": settings.weight_counter}
-    fused = fuse_views(views, hits, weights=weights, k=settings.rrf_k, top_k=settings.fused_top_k)
-    spent_ms = (time.perf_counter() - started) * 1000
-    return Trace(kb.kb_id, dt.date.min, views=tuple(views), hits=hits, fused=tuple(fused), retrieval_ms=spent_ms)
-
-
-def walk(kb: KbIndex, found: Trace, seeds: Sequence[str], settings: RetrievalConfig) -> Trace:
-    """Walk the neighbour graph from the seeds, breadth first. Paper: multi-hop traversal.
-
-    Returns:
-        ``found`` with seeds and pool (seeds first, then facts in the order they were reached).
-    """
-    started = time.perf_counter()
-    reached = kb.graph.expand(list(seeds), settings.max_hops, settings.neighbors_per_hop)
-    pool = tuple(PoolFact(doc_id, hop) for doc_id, hop in zip(reached.doc_ids, reached.hops, strict=True))
-    spent_ms = found.retrieval_ms + (time.perf_counter() - started) * 1000
-    return replace(found, seeds=tuple(seeds), pool=pool, retrieval_ms=spent_ms)
-
-
 def checked(request: str) -> str:
     """Return the request unless it is empty.
 
@@ -126,11 +121,37 @@ def checked(request: str) -> str:
     return request
 
 
-def candidates(kb: KbIndex, fused: Sequence[FusedHit], pool: Sequence[PoolFact] | None = None) -> tuple[Candidate, ...]:
-    """Return facts with text, fused score and hop, in the order of ``pool`` (of ``fused`` without one)."""
+def seeds_of(found: Trace) -> tuple[PoolFact, ...]:
+    """Return the fused list as candidates for the seeds."""
+    return as_pool([hit.doc_id for hit in found.fused])
+
+
+def as_pool(doc_ids: Sequence[str]) -> tuple[PoolFact, ...]:
+    """Return ids as facts of hop 0."""
+    return tuple(PoolFact(doc_id, 0) for doc_id in doc_ids)
+
+
+def candidates(
+    kb: KbIndex, fused: Sequence[FusedHit], facts: Sequence[PoolFact], dated: dt.date | None = None
+) -> tuple[Candidate, ...]:
+    """Return facts with their texts and scores, in the order given.
+
+    Args:
+        kb: The knowledge base.
+        fused: Scores of facts that have none of a PageRank walk.
+        facts: The facts.
+        dated: When given, explicit dates in the texts get their weekday, dates without a year read near this day.
+    """
     scores = {hit.doc_id: hit.score for hit in fused}
-    facts = [PoolFact(hit.doc_id, 0) for hit in fused] if pool is None else pool
-    return tuple(Candidate(fact.doc_id, kb.text(fact.doc_id), scores.get(fact.doc_id, 0.0), fact.hop) for fact in facts)
+
+    def text(doc_id: str) -> str:
+        plain = kb.text(doc_id)
+        return plain if dated is None else annotate_weekdays(plain, reference=kb.date(doc_id), near=dated)
+
+    return tuple(
+        Candidate(fact.doc_id, text(fact.doc_id), fact.score or scores.get(fact.doc_id, 0.0), fact.hop, fact.restart)
+        for fact in facts
+    )
 
 
 def facts_of(kb_id: str) -> KbIndex:

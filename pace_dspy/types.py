@@ -15,8 +15,8 @@ from typing import Any, Literal
 Label = Literal["conflict", "non_conflict"]
 SituationType = Literal["temporal", "personal", "state"]
 ViewKind = Literal["original", "counter"]
-Retriever = Literal["dense", "sparse", "graph"]
-Stage = Literal["planner", "views", "pre_filter", "post_filter", "answerer", "judge", "react"]
+Retriever = Literal["dense", "sparse", "graph", "time", "people"]
+Stage = Literal["planner", "views", "pre_filter", "second_look", "post_filter", "answerer", "judge", "react"]
 
 LABELS: tuple[Label, ...] = ("conflict", "non_conflict")
 SITUATION_TYPES: tuple[SituationType, ...] = ("temporal", "personal", "state")
@@ -134,14 +134,16 @@ class Candidate:
     Attributes:
         doc_id: The fact.
         text: Its sentence.
-        score: Fused score, 0.0 for a fact that only the graph reached.
+        score: Fused score (0.0 for a fact that only the breadth-first walk reached), or the score of a PageRank walk.
         hop: Hop that reached it; 0 for a seed or a fact of the fused list.
+        restart: Part of a PageRank score that is only there because the fact is a seed.
     """
 
     doc_id: str
     text: str
     score: float = 0.0
     hop: int = 0
+    restart: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -196,10 +198,61 @@ class FusedHit:
 
 @dataclass(frozen=True)
 class PoolFact:
-    """A fact of the pool that the post-hop filter reads, with the hop that reached it (0 = seed)."""
+    """A fact of the pool that the post-hop filter reads, and why it is there.
+
+    Attributes:
+        doc_id: The fact.
+        hop: Hop of the breadth-first walk that reached it (0 = seed); for a PageRank walk 0 = seed, 1 = reached.
+        score: Score of a PageRank walk, higher is nearer to the seeds; 0.0 for the breadth-first walk.
+        restart: Part of ``score`` that is only there because the fact is a seed.
+        via: For a PageRank walk, its strongest link: ``seed``, ``neighbour of ID`` or ``shares 'TERM' with ID``.
+    """
 
     doc_id: str
     hop: int
+    score: float = 0.0
+    restart: float = 0.0
+    via: str = ""
+
+
+@dataclass(frozen=True)
+class ChannelHits:
+    """A ranking beside the views: facts whose time touches the request's, facts about people it describes (ours)."""
+
+    channel: Retriever
+    doc_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One round of the second look (ours).
+
+    Attributes:
+        selected: Facts the agent found most useful, in its order.
+        follow_ups: Queries for what is still missing; empty when nothing is, and then the round ends the look.
+        hits: What each retriever returned for each follow-up.
+        pool: The pool after the round; empty without follow-ups.
+    """
+
+    selected: tuple[str, ...]
+    follow_ups: tuple[str, ...] = ()
+    hits: tuple[ViewHits, ...] = ()
+    pool: tuple[PoolFact, ...] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    """A statement derived from facts by rule, shown to the answerer as derived (ours).
+
+    Attributes:
+        text: The statement.
+        doc_ids: The facts it follows from.
+        slack_minutes: Minutes to spare, negative for a clash, ``None`` for a calendar note.
+    """
+
+    text: str
+    doc_ids: tuple[str, ...]
+    slack_minutes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -266,6 +319,14 @@ class Trace:
     usage: tuple[StageUsage, ...] = ()
     retrieval_ms: float = 0.0
     total_ms: float = 0.0
+    channels: tuple[ChannelHits, ...] = ()
+    looks: tuple[Look, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def final_pool(self) -> tuple[PoolFact, ...]:
+        """The pool that the post-hop filter reads: after the last round of the second look, else of the walk."""
+        return next((look.pool for look in reversed(self.looks) if look.pool), self.pool)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary (dates as ISO text, tuples as lists)."""

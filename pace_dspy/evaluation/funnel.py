@@ -19,8 +19,8 @@ from typing import Any, Literal
 from pace_dspy.evaluation.scores import Row, ratio
 from pace_dspy.types import Stage, Trace
 
-StageName = Literal["views", "fused", "seeds", "pool", "evidence", "cited"]
-Fate = Literal["no_view", "fusion", "pre_filter", "walk", "post_filter", "not_cited", "in_evidence", "cited"]
+StageName = Literal["views", "fused", "seeds", "pool", "second_look", "evidence", "cited"]
+Fate = Literal["no_view", "fusion", "pre_filter", "walk", "second_look", "post_filter", "not_cited", "in_evidence", "cited"]
 TraceDict = Mapping[str, Any]
 
 
@@ -57,11 +57,18 @@ def _found_by_views(trace: TraceDict) -> Sequence[str] | None:
     return [hit["doc_id"] for view in hits for side in ("dense", "sparse") for hit in view[side]] if hits else None
 
 
+def _pool_after_looks(trace: TraceDict) -> Sequence[str] | None:
+    """Return the pool after the last round of the second look; a look that changed nothing is no stage."""
+    pools = [look["pool"] for look in trace.get("looks") or () if look["pool"]]
+    return [fact["doc_id"] for fact in pools[-1]] if pools else None
+
+
 STAGES: tuple[StageSpec, ...] = (
     StageSpec("views", "no_view", _found_by_views),
     StageSpec("fused", "fusion", _doc_ids("fused")),
     StageSpec("seeds", "pre_filter", _doc_ids("seeds"), "pre_filter"),
     StageSpec("pool", "walk", _doc_ids("pool")),
+    StageSpec("second_look", "second_look", _pool_after_looks, "second_look"),
     StageSpec("evidence", "post_filter", lambda trace: trace["evidence"], "post_filter"),
     StageSpec("cited", "not_cited", lambda trace: trace["cited"], "answerer"),
 )

@@ -9,7 +9,7 @@ from pace_dspy.backends.usage import record_fallback
 from pace_dspy.calendar import today_line
 from pace_dspy.modules.base import StageAgent, chosen_positions, numbered
 from pace_dspy.signatures import DecideRequest
-from pace_dspy.types import Candidate, Label, Task
+from pace_dspy.types import Candidate, Label, Note, Task
 
 REPLY_TOKENS = 320
 
@@ -35,14 +35,15 @@ class Answerer(StageAgent):
     def __init__(self) -> None:
         super().__init__("answerer", DecideRequest, reply_tokens=REPLY_TOKENS)
 
-    def forward(self, task: Task, evidence: Sequence[Candidate]) -> Answer:
+    def forward(self, task: Task, evidence: Sequence[Candidate], notes: Sequence[Note] = ()) -> Answer:
         """Return the answer.
 
         Args:
             task: The request to check.
             evidence: Facts to decide from, most decisive first.
+            notes: Statements derived from the evidence by rule; shown behind it, marked as derived.
         """
-        lines = numbered([fact.text for fact in evidence])
+        lines = [*numbered([fact.text for fact in evidence]), *derived_lines(notes, evidence)]
         fixed = {
             "persona": task.persona or "the user",
             "today": today_line(task.reference_date),
@@ -55,5 +56,15 @@ class Answerer(StageAgent):
         if not reply.response.strip():
             record_fallback(self.stage, "the response is empty")
             return Answer(None, None, ())
-        cited = chosen_positions(reply.cited, shown, shown)
+        cited = chosen_positions(reply.cited, min(shown, len(evidence)), len(evidence))
         return Answer(reply.decision, reply.response.strip(), tuple(evidence[position].doc_id for position in cited))
+
+
+def derived_lines(notes: Sequence[Note], evidence: Sequence[Candidate]) -> list[str]:
+    """Return derived notes as prompt lines that name the facts they follow from; a note about others is left out."""
+    numbers = {fact.doc_id: number for number, fact in enumerate(evidence, start=1)}
+    return [
+        f"(derived from {', '.join(f'[{numbers[doc_id]}]' for doc_id in note.doc_ids)}) {' '.join(note.text.split())}"
+        for note in notes
+        if note.doc_ids and all(doc_id in numbers for doc_id in note.doc_ids)
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dspy
 
 from pace_dspy.modules.answerer import Answer
-from pace_dspy.types import Candidate, Cue, Task, View
+from pace_dspy.types import Candidate, Cue, Note, Task, View
 
 
 class NoPlanner(dspy.Module):
@@ -45,6 +45,6 @@ class KeepFirst(dspy.Module):
 class NoAnswerer(dspy.Module):
     """Evidence only: nothing is decided."""
 
-    def forward(self, task: Task, evidence: Sequence[Candidate]) -> Answer:
+    def forward(self, task: Task, evidence: Sequence[Candidate], notes: Sequence[Note] = ()) -> Answer:
         """Return an open answer."""
         return Answer(None, None, ())

@@ -110,15 +110,43 @@ class KbIndex:
 
         Paper: hybrid retrieval.
         """
+        return self.search_embedded(views, self.embed(views), k)
+
+    def embed(self, views: Sequence[View]) -> FloatMatrix:
+        """Return ``(n_views, dim)`` float32 query vectors from one batch; a blank view has the zero vector.
+
+        Raises:
+            BackendError: A remote embedder failed.
+        """
+        vectors = np.zeros((len(views), self.dense.dim), dtype=np.float32)
+        asked = [number for number, view in enumerate(views) if view.text.strip()]
+        if asked and len(self):
+            texts = [views[number].text for number in asked]
+            found = as_matrix(self.embedder.embed_queries(texts), f"query vectors of {self.embedder.id}")
+            check_rows(found, len(texts), self.dense.dim, self.embedder)
+            vectors[asked] = found
+        return vectors
+
+    def search_embedded(self, views: Sequence[View], vectors: FloatMatrix, k: int) -> list[ViewHits]:
+        """Search views whose vectors are known; see `search`.
+
+        Args:
+            views: The views.
+            vectors: ``(n_views, dim)`` float32, from `embed`.
+            k: Hits a retriever and view.
+
+        Raises:
+            ValueError: ``k`` < 0, or not one vector a view.
+        """
         k = check_k(k)
+        if len(views) != len(vectors):
+            raise ValueError(f"{len(views)} views but {len(vectors)} query vectors; give one for each view")
         found = [ViewHits((), ()) for _ in views]
         asked = [number for number, view in enumerate(views) if view.text.strip()]
         if not asked or not len(self) or not k:
             return found
-        texts = [views[number].text for number in asked]
-        vectors = as_matrix(self.embedder.embed_queries(texts), f"query vectors of {self.embedder.id}")
-        check_rows(vectors, len(texts), self.dense.dim, self.embedder)
-        dense, sparse = self.dense.search(vectors, k), self.sparse.search_many(texts, k)
+        dense = self.dense.search(vectors[asked], k)
+        sparse = self.sparse.search_many([views[number].text for number in asked], k)
         for number, dense_hits, sparse_hits in zip(asked, dense, sparse, strict=True):
             found[number] = ViewHits(_hits(dense_hits), _hits(sparse_hits))
         return found
