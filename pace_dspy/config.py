@@ -7,8 +7,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from pace_dspy.backends.overrides import flatten
 from pace_dspy.errors import ConfigError
 
 Agent = Literal["model", "off"]
@@ -88,6 +89,16 @@ class PaceMakerConfig(_Group):
     name: str = "paper"
     retrieval: RetrievalConfig = RetrievalConfig()
     agents: AgentsConfig = AgentsConfig()
+    backend: dict[str, str] = Field(
+        {}, exclude=True, description="Changed fields of the backend's profile; recorded with the backend, not here."
+    )
+
+    @field_validator("backend", mode="before")
+    @classmethod
+    def _known_settings(cls, table: Any) -> dict[str, str]:
+        if not isinstance(table, dict):
+            raise ValueError("must be a table of profile fields")
+        return flatten(table)
 
     @staticmethod
     def names() -> tuple[str, ...]:
@@ -118,7 +129,7 @@ class PaceMakerConfig(_Group):
         except (ValueError, OSError) as exc:
             raise ConfigError(f"config file {path} cannot be read: {exc}") from exc
         if not isinstance(raw, dict):
-            raise ConfigError(f"config file {path} must hold an object with groups retrieval and agents")
+            raise ConfigError(f"config file {path} must hold an object with groups retrieval, agents and backend")
         return cls.parse({"name": path.stem, **raw}, source=str(path))
 
     @classmethod

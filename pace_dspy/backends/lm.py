@@ -14,7 +14,7 @@ from dspy.utils.exceptions import LMConfigurationError
 
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.failures import map_error
-from pace_dspy.backends.profiles import BackendProfile, get_profile, identity, resolve_connection
+from pace_dspy.backends.profiles import PROFILES, BackendProfile, get_profile, identity, resolve_connection
 from pace_dspy.backends.remote import RemoteEngine
 from pace_dspy.backends.retry import with_retries
 from pace_dspy.backends.usage import record_retry
@@ -23,6 +23,8 @@ from pace_dspy.errors import ConfigError
 __all__ = ["BackendLM", "TokenCounter", "make_lm", "map_error", "require_lm", "use_backend"]
 
 TokenCounter = Callable[[str], int]
+_SHAPES_REPLIES = ("temperature", "schema_form", "additional_properties", "reasoning_effort", "thinking_tokens")
+"""Profile fields that change what is replied; the others (timeouts, slots, prices) may change while a run goes on."""
 
 
 class BackendLM(dspy.LM):
@@ -77,6 +79,17 @@ class BackendLM(dspy.LM):
     def dump_state(self) -> dict[str, Any]:
         """Return the model name and the profile's name only: no address, no key (our manifest holds the rest)."""
         return {"model": self.model, "model_type": self.model_type, "cache": False, "num_retries": 0}
+
+    @property
+    def label(self) -> str:
+        """Who answers, and how, in one line for manifests: profile, model, address, and each changed reply setting."""
+        table = PROFILES[self.profile.name]
+        changed = [
+            f"{name}={getattr(self.profile, name)}"
+            for name in _SHAPES_REPLIES
+            if getattr(self.profile, name) != getattr(table, name)
+        ]
+        return ", ".join([f"{self.profile.name}: {self.identity}", *changed])
 
     def scrub(self, text: str) -> str:
         """Return ``text`` without our key."""

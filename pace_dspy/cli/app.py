@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from pace_dspy.cli import check, data, demo, evaluate, index, run, weights
+from pace_dspy.cli import backends, check, data, demo, evaluate, index, run, weights
 from pace_dspy.cli.output import fail
 from pace_dspy.errors import PaceError
 
@@ -29,6 +29,7 @@ app.command("run")(run.run)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
+app.add_typer(backends.app, name="backends")
 
 
 def main() -> None:

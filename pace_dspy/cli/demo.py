@@ -10,7 +10,7 @@ import typer
 
 from pace_dspy.backends.usage import watching
 from pace_dspy.cli.live import STAGE_WORDS, with_weights
-from pace_dspy.cli.options import Backend, Config, ProgramFile
+from pace_dspy.cli.options import AnswerBackend, Backend, BackendSettings, Config, ProgramFile
 from pace_dspy.cli.output import say, stderr, stdout
 from pace_dspy.cli.render import print_row, print_summary
 from pace_dspy.data import load_pace
@@ -28,6 +28,8 @@ def demo(
     case: Annotated[str, typer.Option("--case", help="Persona of the shipped dataset.")] = DEMO_CASE,
     requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = DEMO_REQUESTS,
     backend: Backend = "local",
+    answer_backend: AnswerBackend = None,
+    backend_settings: BackendSettings = None,
     config: Config = "paper",
     program: ProgramFile = None,
     out: Annotated[
@@ -37,7 +39,15 @@ def demo(
     """Check a few requests of one shipped persona and show how each decision came about."""
     folder = out or Path("artifacts") / "runs" / f"demo-{dt.datetime.now():%Y%m%d-%H%M%S}"
     settings = RunSettings(
-        data="mini", backend=backend, config=config, cases=(case,), limit=requests, program=program, cache=False
+        data="mini",
+        backend=backend,
+        answer_backend=answer_backend,
+        backend_settings=tuple(backend_settings or ()),
+        config=config,
+        cases=(case,),
+        limit=requests,
+        program=program,
+        cache=False,
     )
     with with_weights(), stderr.status("opening the model and the knowledge base"):
         plan = prepare(settings, folder, on_note=say)

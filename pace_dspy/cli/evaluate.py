@@ -9,8 +9,10 @@ import typer
 
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
+from pace_dspy.backends.overrides import own_settings, parse_settings
+from pace_dspy.backends.preflight import preflight
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson
+from pace_dspy.cli.options import AsJson, BackendSettings
 from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
 from pace_dspy.errors import ConfigError
@@ -18,6 +20,7 @@ from pace_dspy.evaluation.flight import Limits, Outcome
 from pace_dspy.evaluation.judge_report import judge_report, read_human
 from pace_dspy.evaluation.judging import JudgeJob, judge_identity, judge_run, judgeable
 from pace_dspy.evaluation.store import RunStore
+from pace_dspy.modules.judge import Judge
 
 
 def evaluate(
@@ -26,6 +29,7 @@ def evaluate(
     second_judge: Annotated[
         str | None, typer.Option("--second-judge", help="Another backend that judges too, for the agreement.")
     ] = None,
+    backend_settings: BackendSettings = None,
     human: Annotated[
         Path | None,
         typer.Option(
@@ -45,7 +49,7 @@ def evaluate(
     found = judgeable(store.rows(), limit)
     labels = read_human(human) if human else None
     with with_weights():
-        judges = _judges(judge_backend, second_judge, ReplyCache() if cache else None)
+        judges = _judges(judge_backend, second_judge, parse_settings(backend_settings or ()), cache)
     names = [judge_identity(lm) for lm in judges]
     store.verdicts(names[0]).choose()
     outcomes = []
@@ -83,12 +87,15 @@ def execute(
     return outcome
 
 
-def _judges(first: str, second: str | None, cache: ReplyCache | None) -> list[BackendLM]:
-    judges = [make_lm(first, reply_cache=cache)]
+def _judges(first: str, second: str | None, settings: dict[str, str], use_cache: bool) -> list[BackendLM]:
+    cache = ReplyCache() if use_cache else None
+    judges = [make_lm(first, own_settings(settings), reply_cache=cache)]
     if second is not None:
         judges.append(make_lm(second, reply_cache=cache))
         if judge_identity(judges[0]) == judge_identity(judges[1]):
             raise ConfigError(f"--second-judge {second} is the first judge again; give a backend with another model")
+    for lm in judges:
+        preflight(lm, Judge())
     return judges
 
 

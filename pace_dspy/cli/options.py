@@ -11,6 +11,16 @@ import typer
 Backend = Annotated[
     str, typer.Option("--backend", help="Backend profile, or none for retrieval without a model.", show_default=True)
 ]
+AnswerBackend = Annotated[str | None, typer.Option("--answer-backend", help="Another backend for the answerer.")]
+BackendSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a field of the backend's profile (model, base_url, temperature, window, ...); "
+        "answer.KEY for the answerer alone; may be repeated.",
+    ),
+]
 Config = Annotated[str, typer.Option("--config", help="Named config, or a .json/.toml file.")]
 EmbedderSpec = Annotated[str, typer.Option("--embedder", help="minilm, st:NAME or openai:MODEL@BASE_URL.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]

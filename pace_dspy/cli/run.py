@@ -8,7 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson, Backend, Config, Data, EmbedderSpec, IndexDir, ProgramFile
+from pace_dspy.cli.options import (
+    AnswerBackend,
+    AsJson,
+    Backend,
+    BackendSettings,
+    Config,
+    Data,
+    EmbedderSpec,
+    IndexDir,
+    ProgramFile,
+)
 from pace_dspy.cli.output import counting, emit_json, say
 from pace_dspy.cli.render import print_summary
 from pace_dspy.evaluation.plan import Plan, RunSettings, prepare
@@ -23,9 +33,8 @@ def run(
         "pacemaker"
     ),
     backend: Backend = "local",
-    answer_backend: Annotated[
-        str | None, typer.Option("--answer-backend", help="Another backend for the answerer.")
-    ] = None,
+    answer_backend: AnswerBackend = None,
+    backend_settings: BackendSettings = None,
     case: Annotated[list[str] | None, typer.Option("--case", help="Only this persona; may be repeated.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N requests.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed recorded with the run and sent where supported.")] = 0,
@@ -51,6 +60,7 @@ def run(
         method=method,
         backend=backend,
         answer_backend=answer_backend,
+        backend_settings=tuple(backend_settings or ()),
         config=config,
         cases=tuple(case or ()),
         limit=limit,

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import dspy
 from pace_dspy.artifacts import load_program
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
+from pace_dspy.backends.overrides import parse_settings
+from pace_dspy.backends.preflight import preflight
+from pace_dspy.backends.roles import attach_answer_lm, make_role_lms
 from pace_dspy.baselines import BaselineProgram
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import PARTS, load_mini_split, load_pace, load_split, select_split
@@ -39,6 +43,7 @@ class RunSettings:
     method: str = "pacemaker"
     backend: str = "local"
     answer_backend: str | None = None
+    backend_settings: tuple[str, ...] = ()
     config: str = "paper"
     cases: tuple[str, ...] = ()
     limit: int | None = None
@@ -95,9 +100,9 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
         config = without_model(settings.method, config)
     dataset, split_hash = select_data(settings)
     program = _program(settings, config, on_note)
-    lm, answer_lm = _models(settings)
-    if answer_lm is not None:
-        program.answerer.predict.lm = answer_lm
+    lm, answer_lm = _models(settings, config)
+    attach_answer_lm(program, answer_lm)
+    preflight(lm, program)
     embedder = make_embedder(settings.embedder)
     jobs = _jobs(settings, dataset)
     manifest = RunManifest(
@@ -111,7 +116,12 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
         embedder=embedder.id,
         program=None if settings.program is None else _file_hash(settings.program),
         seed=settings.seed,
-        arguments={"cases": list(settings.cases), "limit": settings.limit, "concurrency": settings.concurrency},
+        arguments={
+            "cases": list(settings.cases),
+            "limit": settings.limit,
+            "concurrency": settings.concurrency,
+            "set": list(settings.backend_settings),
+        },
         git_commit=git_commit(),
         versions=versions(),
     )
@@ -159,15 +169,15 @@ def _program(
     return load_program(settings.program, config, backend=settings.backend, warn=on_note)
 
 
-def _models(settings: RunSettings) -> tuple[BackendLM | None, BackendLM | None]:
+def _models(settings: RunSettings, config: PaceMakerConfig) -> tuple[BackendLM | None, BackendLM | None]:
+    changes = {**config.backend, **parse_settings(settings.backend_settings)}
     if settings.backend == NO_BACKEND:
         if settings.answer_backend:
             raise ConfigError("--answer-backend needs a --backend other than none")
         return None, None
     cache = ReplyCache() if settings.cache else None
-    lm = make_lm(settings.backend, reply_cache=cache)
-    answer_lm = make_lm(settings.answer_backend, reply_cache=cache) if settings.answer_backend else None
-    return lm, answer_lm
+    make = partial(make_lm, reply_cache=cache)
+    return make_role_lms(make, settings.backend, settings.answer_backend, changes)
 
 
 def _jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
@@ -187,7 +197,7 @@ def _jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
 
 
 def _identity(lm: BackendLM | None) -> str | None:
-    return None if lm is None else f"{lm.profile.name}: {lm.identity}"
+    return None if lm is None else lm.label
 
 
 def _file_hash(source: Path) -> str:
