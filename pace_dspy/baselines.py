@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import dspy
 
 from pace_dspy.backends.usage import request_log
-from pace_dspy.config import PaceMakerConfig, RetrievalConfig
+from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.modules.choice import make_answerer
 from pace_dspy.program import as_pool, candidates, checked, facts_of, to_prediction
@@ -21,10 +21,6 @@ from pace_dspy.types import Task, Trace, View, ViewHits
 
 Baseline = Literal["sparse", "dense", "hybrid", "full-kb", "oracle"]
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
-
-
-PLAIN = {"time_channel": 0.0, "people_channel": 0.0}
-"""Baselines search with the request alone, whatever the config."""
 
 
 class BaselineProgram(dspy.Module):
@@ -83,7 +79,7 @@ class BaselineProgram(dspy.Module):
         if self.method == "oracle":
             return Trace(kb.kb_id, task.reference_date)
         depth = len(kb) if self.method == "full-kb" else self.config.agents.evidence
-        settings = RetrievalConfig(**{**self.config.retrieval.model_dump(), "top_k_per_view": depth, **PLAIN})
+        settings = self.config.retrieval.without_channels().model_copy(update={"top_k_per_view": depth})
         found = search(task, kb, (View("original", task.request),), settings)
         if self.method == "hybrid":
             return found

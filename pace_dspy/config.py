@@ -43,10 +43,9 @@ class RetrievalConfig(_Group):
     seed_prior: float = Field(0.0, ge=0, description="Ours: how much binding wording raises a seed's weight.")
     pool_prior: float = Field(0.0, ge=0, description="Ours: how much binding wording raises a fact's rank.")
 
-    @property
-    def needs_context(self) -> bool:
-        """Whether people, terms and times of the knowledge base are used."""
-        return bool(self.time_channel or self.people_channel or self.graph != "knn" or self.walk == "ppr")
+    def without_channels(self) -> RetrievalConfig:
+        """Return the settings for a search by views alone."""
+        return self.model_copy(update={"time_channel": 0.0, "people_channel": 0.0})
 
 
 class AgentsConfig(_Group):

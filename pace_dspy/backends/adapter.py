@@ -21,6 +21,7 @@ from pace_dspy.backends.budget import more_room, require_room
 from pace_dspy.backends.cache import ReplyCache, reply_key
 from pace_dspy.backends.failures import map_error
 from pace_dspy.backends.lm import BackendLM
+from pace_dspy.backends.logprobs import CHOICES_KEY, measured
 from pace_dspy.backends.noise import quiet_truncation
 from pace_dspy.backends.reply import Unusable, raw_text, reply_text, validate
 from pace_dspy.backends.requests import (
@@ -40,6 +41,11 @@ DEFAULT_REPLY_TOKENS = 512
 _KEPT_RAW = 10_000
 
 
+def harmless(text: str) -> str:
+    """Return an input with chat control tokens broken up: llama.cpp reads ``<|im_end|>`` inside a text as real."""
+    return text.replace("<|", "< |")
+
+
 class PaceAdapter(dspy.Adapter):
     """Render, call, validate, and repair once past the cache; then `ReplyError`.
 
@@ -55,7 +61,7 @@ class PaceAdapter(dspy.Adapter):
     ) -> str:
         """Return the inputs, one headed section each, in the signature's order."""
         sections = [
-            f"[{name}]\n{format_field_value(field_info=info, value=inputs[name])}"
+            f"[{name}]\n{harmless(format_field_value(field_info=info, value=inputs[name]))}"
             for name, info in signature.input_fields.items()
             if name in inputs
         ]
@@ -80,6 +86,9 @@ class PaceAdapter(dspy.Adapter):
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[dict[str, Any]], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask ``lm`` and return one validated output dictionary per generation.
+
+        With the option ``logprobs`` on a backend that gives them, each also holds the probabilities of its choices
+        (`pace_dspy.backends.logprobs`).
 
         Raises:
             ReplyError: The reply stayed unusable after the repair turn.
@@ -111,7 +120,7 @@ class PaceAdapter(dspy.Adapter):
         except _Refused as first:
             text, values = self._repair(question, first)
         if cache is not None:
-            cache.put(key, {"text": text})
+            cache.put(key, {"text": text, **{name: values[name] for name in (CHOICES_KEY,) if name in values}})
         return values
 
     def _stored(self, cache: ReplyCache | None, key: str, signature: Any) -> dict[str, Any] | None:
@@ -119,7 +128,8 @@ class PaceAdapter(dspy.Adapter):
         if stored is None:
             return None
         try:
-            return self.parse(signature, str(stored.get("text", "")))
+            extra = {CHOICES_KEY: stored[CHOICES_KEY]} if CHOICES_KEY in stored else {}
+            return {**self.parse(signature, str(stored.get("text", ""))), **extra}
         except Unusable:  # written under older rules: ask anew
             return None
 
@@ -154,7 +164,7 @@ class PaceAdapter(dspy.Adapter):
         record_call(call_record(lm, response, (time.perf_counter() - started) * 1000, repair=repair))
         try:
             text = reply_text(response)
-            return text, self.parse(question.signature, text)
+            return text, {**self.parse(question.signature, text), **measured(question.signature, response.logprobs)}
         except Unusable as exc:
             raise _Refused(str(exc), raw=raw_text(response), cut=response.finish_reason == "length") from exc
 

@@ -21,22 +21,24 @@ from pace_dspy.retrieval import get_kb
 from pace_dspy.types import Stage
 
 DEMO_CASE = "mini_04"
-DEMO_REQUESTS = 3
+DEMO_CONFIG = "lite"
 
 
 def demo(
     case: Annotated[str, typer.Option("--case", help="Persona of the shipped dataset.")] = DEMO_CASE,
-    requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = DEMO_REQUESTS,
+    requests: Annotated[
+        int | None, typer.Option("--requests", min=1, help="Only the first N requests.", show_default="all")
+    ] = None,
     backend: Backend = "local",
     answer_backend: AnswerBackend = None,
     backend_settings: BackendSettings = None,
-    config: Config = "paper",
+    config: Config = DEMO_CONFIG,
     program: ProgramFile = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Run folder.", show_default="artifacts/runs/demo-<time>")
     ] = None,
 ) -> None:
-    """Check a few requests of one shipped persona and show how each decision came about."""
+    """Check the requests of one shipped persona and show how each decision came about."""
     folder = out or Path("artifacts") / "runs" / f"demo-{dt.datetime.now():%Y%m%d-%H%M%S}"
     settings = RunSettings(
         data="mini",

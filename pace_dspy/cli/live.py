@@ -17,6 +17,7 @@ STAGE_WORDS: dict[Stage, str] = {
     "planner": "planning where a conflict could hide",
     "views": "writing counter views",
     "pre_filter": "choosing seeds",
+    "second_look": "looking for what is missing",
     "post_filter": "choosing evidence",
     "answerer": "deciding",
     "judge": "judging",

@@ -38,8 +38,10 @@ def print_row(row: Mapping[str, Any], request: Request, kb: KbIndex) -> None:
     trace = row["trace"]
     _print_list("Cues", [f"{cue['direction']}: {cue['why']}" for cue in trace["cues"]])
     _print_list("Views", [view["text"] for view in trace["views"][1:]])
+    _print_list("Missing", [query for look in trace["looks"] for query in look["follow_ups"]])
     stdout.print(f"Facts     {fact_counts(trace, len(kb))}")
     _print_evidence(row, kb, frozenset(request.gold_doc_ids))
+    _print_list("Derived", [note["text"] for note in trace["notes"]])
     _print_decision(row, request)
     for fallback in trace["fallbacks"]:
         stdout.print(f"Fallback  {fallback['stage']}: {escape(fallback['reason'])}")
@@ -51,12 +53,14 @@ def print_row(row: Mapping[str, Any], request: Request, kb: KbIndex) -> None:
 def fact_counts(trace: Mapping[str, Any], total: int) -> str:
     """Return the number of facts at each stage, as ``160 in the KB > 41 found by 4 views > 20 fused > ...``."""
     found = {hit["doc_id"] for hits in trace["hits"] for hit in (*hits["dense"], *hits["sparse"])}
+    found |= {doc_id for channel in trace["channels"] for doc_id in channel["doc_ids"]}
     steps = [
         (total, "in the KB"),
-        (len(found), f"found by {len(trace['views'])} views"),
+        (len(found), f"found by {len(trace['views'])} view{'s' if len(trace['views']) > 1 else ''}"),
         (len(trace["fused"]), "fused"),
         (len(trace["seeds"]), "seeds"),
         (len(trace["pool"]), "reached by the walk"),
+        (len(looks[-1]) if (looks := [look["pool"] for look in trace["looks"] if look["pool"]]) else 0, "after a look"),
         (len(trace["evidence"]), "evidence"),
     ]
     return " > ".join(f"{count} {name}" for count, name in steps if count)

@@ -10,7 +10,7 @@ from pace_dspy.modules.second_look import Looked, SecondLook
 from pace_dspy.retrieval import KbIndex
 from pace_dspy.steps.search import search
 from pace_dspy.steps.walk import walk
-from pace_dspy.types import Candidate, Look, Task, Trace, View
+from pace_dspy.types import Candidate, FusedHit, Look, Task, Trace, View
 
 Show = Callable[[Trace], Sequence[Candidate]]
 """Gives the candidates of a trace's final pool."""
@@ -24,8 +24,8 @@ def look_again(
 ) -> Trace:
     """Run up to ``config.agents.rounds`` rounds; stop early when nothing new is missing.
 
-    Follow-ups are searched like counter views and fused with all views before; the walk starts again from the new
-    fused list and from the selected facts.
+    Follow-ups are searched and fused like counter views; the walk starts again from what they found, from the facts
+    that the agent selected, and from the seeds of before.
 
     Args:
         task: The request.
@@ -38,15 +38,28 @@ def look_again(
     Returns:
         ``reached`` with one `Look` a round.
     """
-    views = list(reached.views)
+    asked = [view.text for view in reached.views]
+    known = list(reached.fused)
     for _ in range(config.agents.rounds):
-        looked = agent(task, show(reached), [view.text for view in views])
+        looked = agent(task, show(reached), asked)
         if not looked.follow_ups:
             return replace(reached, looks=(*reached.looks, Look(looked.selected)))
-        views += [View("counter", query) for query in looked.follow_ups]
-        found = search(task, kb, views, config.retrieval)
-        seeds = dict.fromkeys([*looked.selected, *(hit.doc_id for hit in found.fused[: config.agents.seeds])])
-        again = walk(task, kb, found, tuple(seeds), config.retrieval, favoured=looked.selected)
-        look = Look(looked.selected, looked.follow_ups, found.hits[-len(looked.follow_ups) :], again.pool)
+        asked += looked.follow_ups
+        views = [View("counter", query) for query in looked.follow_ups]
+        found = search(task, kb, views, config.retrieval.without_channels())
+        starts = [hit.doc_id for hit in found.fused[: config.agents.seeds]]
+        seeds = tuple(dict.fromkeys([*looked.selected, *starts, *reached.seeds]))
+        known = best_of(known, found.fused)
+        again = walk(task, kb, replace(found, fused=tuple(known)), seeds, config.retrieval, favoured=looked.selected)
+        look = Look(looked.selected, looked.follow_ups, found.hits, again.pool)
         reached = replace(reached, looks=(*reached.looks, look), retrieval_ms=reached.retrieval_ms + again.retrieval_ms)
     return reached
+
+
+def best_of(first: Sequence[FusedHit], second: Sequence[FusedHit]) -> list[FusedHit]:
+    """Return the facts of both lists, each with its higher score, best first."""
+    best: dict[str, FusedHit] = {}
+    for hit in (*first, *second):
+        if hit.doc_id not in best or hit.score > best[hit.doc_id].score:
+            best[hit.doc_id] = hit
+    return sorted(best.values(), key=lambda hit: -hit.score)

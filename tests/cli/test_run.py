@@ -136,7 +136,7 @@ def test_data_split_and_validate(cli, tmp_path):
 
 
 def test_demo_shows_every_step_and_where_the_run_is(cli, offline, tmp_path):
-    code, out, err = cli("demo", "--out", tmp_path / "d", "--config", "paper")
+    code, out, err = cli("demo", "--out", tmp_path / "d", "--config", "paper", "--requests", "3")
     assert code == 0
     assert out.count("Decision  non_conflict") == 3
     assert out.count("> 20 fused > 3 seeds > ") == 3
