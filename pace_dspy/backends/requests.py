@@ -39,6 +39,7 @@ def build_request(
         seed=_accepted(profile, options, "seed"),
         reasoning=Reasoning(effort=effort) if effort else None,
         response_format=formats[form],
+        logprobs=options.get("logprobs") if profile and profile.supports_logprobs else None,
     )
     turns = tuple(
         Message.assistant(m["content"]) if m["role"] == "assistant" else Message.user(m["content"])

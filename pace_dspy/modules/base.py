@@ -30,7 +30,7 @@ class StageAgent(dspy.Module):
         self.reply_tokens = reply_tokens
         self.predict = dspy.Predict(signature, max_tokens=reply_tokens)
 
-    def ask(self, **inputs: str) -> dspy.Prediction | None:
+    def ask(self, **inputs: Any) -> dspy.Prediction | None:
         """Call the model once (and once more after an unusable reply).
 
         Returns:
@@ -46,7 +46,7 @@ class StageAgent(dspy.Module):
             record_fallback(self.stage, exc.problem)
             return None
 
-    def ask_strictly(self, **inputs: str) -> dspy.Prediction:
+    def ask_strictly(self, **inputs: Any) -> dspy.Prediction:
         """Call the model like `ask`; for agents without a defined result.
 
         Raises:
