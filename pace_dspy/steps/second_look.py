@@ -57,9 +57,16 @@ def look_again(
 
 
 def best_of(first: Sequence[FusedHit], second: Sequence[FusedHit]) -> list[FusedHit]:
-    """Return the facts of both lists, each with its higher score, best first."""
-    best: dict[str, FusedHit] = {}
-    for hit in (*first, *second):
-        if hit.doc_id not in best or hit.score > best[hit.doc_id].score:
-            best[hit.doc_id] = hit
+    """Return the facts of both lists, each with its higher score, best first.
+
+    The second list is scaled so that its best fact weighs as much as the best of the first: what is missing was found
+    by follow-ups alone, and the number of views before must not drown it.
+    """
+    top, other = (max((hit.score for hit in hits), default=0.0) for hits in (first, second))
+    scale = top / other if top and other else 1.0
+    best: dict[str, FusedHit] = {hit.doc_id: hit for hit in first}
+    for hit in second:
+        scaled = replace(hit, score=hit.score * scale)
+        if hit.doc_id not in best or scaled.score > best[hit.doc_id].score:
+            best[hit.doc_id] = scaled
     return sorted(best.values(), key=lambda hit: -hit.score)

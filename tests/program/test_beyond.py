@@ -36,7 +36,7 @@ def look(missing, useful=(1,)):
 def plus(rounds=1, **retrieval):
     raw = PLUS.model_dump()
     raw["agents"]["rounds"] = rounds
-    raw["retrieval"] |= {"pool": 5, "top_k_per_view": 4, **retrieval}
+    raw["retrieval"] |= {"pool": 8, "top_k_per_view": 3, **retrieval}
     return PaceMakerConfig.parse(raw)
 
 
