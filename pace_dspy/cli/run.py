@@ -19,19 +19,22 @@ from pace_dspy.cli.options import (
     IndexDir,
     ProgramFile,
 )
-from pace_dspy.cli.output import counting, emit_json, say
+from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
 from pace_dspy.evaluation.plan import Plan, RunSettings, prepare
+from pace_dspy.evaluation.run_log import RunLog
 from pace_dspy.evaluation.runner import Limits, Outcome
 from pace_dspy.evaluation.summary import summarise
+from pace_dspy.methods import METHODS
+from pace_dspy.tracking import Tracker
+
+DEFAULT_EXPERIMENT = "pace-dspy"
 
 
 def run(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="Run folder; the same folder continues the run.")],
-    method: Annotated[str, typer.Option("--method", help="pacemaker, hybrid, dense, sparse, oracle or full-kb.")] = (
-        "pacemaker"
-    ),
+    method: Annotated[str, typer.Option("--method", help=f"One of: {', '.join(METHODS)}.")] = ("pacemaker"),
     backend: Backend = "local",
     answer_backend: AnswerBackend = None,
     backend_settings: BackendSettings = None,
@@ -52,6 +55,16 @@ def run(
     max_usd: Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop after this much money.")] = None,
     max_minutes: Annotated[float | None, typer.Option("--max-minutes", min=0, help="Stop after this long.")] = None,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Reuse validated replies.")] = True,
+    track: Annotated[
+        bool | None,
+        typer.Option("--track/--no-track", help="Log to MLflow.", show_default="on with --experiment, else off"),
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", help=f"MLflow experiment; {DEFAULT_EXPERIMENT} with --track alone.")
+    ] = None,
+    trace_share: Annotated[
+        float, typer.Option("--trace-share", min=0, max=1, help="Share of requests whose DSPy trace is logged.")
+    ] = 0.1,
     as_json: AsJson = False,
 ) -> None:
     """Run a method on a dataset and write DIR/results.jsonl; start it again to continue after any stop."""
@@ -75,9 +88,15 @@ def run(
     )
     with with_weights():
         plan = prepare(settings, out, on_note=say)
-    outcome = execute(plan, Limits(max_usd, max_minutes))
+    log = None
+    if track or (track is None and experiment is not None):
+        name = experiment or DEFAULT_EXPERIMENT
+        log = RunLog(Tracker(name, on_trouble=say), plan, group=name, trace_share=trace_share)
+    outcome = execute(plan, Limits(max_usd, max_minutes), log)
     summary = summarise(plan.store.rows([job.key for job in plan.jobs]))
     plan.store.export()
+    if log is not None and log.finish(outcome):
+        say(f"logged to MLflow experiment {log.tracker.experiment!r}; look at it with `make ui`")
     if as_json:
         emit_json({"out": str(out), "outcome": vars(outcome), "summary": summary.to_dict()})
     else:
@@ -86,12 +105,17 @@ def run(
     if outcome.stopped:
         say(f"stopped early: {outcome.stopped}")
     if outcome.failed or outcome.stopped:
-        say(f"{outcome.failed} requests failed; the same command asks them again and repeats nothing that is finished")
-        raise typer.Exit(1)
+        left = outcome.planned - outcome.skipped - outcome.done - outcome.failed
+        unasked = f", {left} not asked" if left else ""
+        say(
+            f"{outcome.failed} requests failed{unasked}; the same command asks them again and repeats nothing that is "
+            "finished"
+        )
+        raise typer.Exit(130 if outcome.interrupted else 1)
 
 
-def execute(plan: Plan, limits: Limits) -> Outcome:
-    """Run the plan with a live bar on stderr: done, failed, cost, tokens, time left."""
+def execute(plan: Plan, limits: Limits, log: RunLog | None = None) -> Outcome:
+    """Run the plan with a live bar on stderr: done, failed, cost, tokens, time left; logged when asked for."""
     read = wrote = 0
     with counting("requests", len(plan.jobs)) as bar:
         task = bar.task_ids[0]
@@ -102,7 +126,12 @@ def execute(plan: Plan, limits: Limits) -> Outcome:
                 read, wrote = read + stage["prompt_tokens"], wrote + stage["completion_tokens"]
             note = f"failed {outcome.failed}, ${outcome.cost_usd:.2f}, tokens {read:,} read {wrote:,} written"
             bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed, description=note)
+            if log is not None:
+                log.row(row, outcome)
 
-        outcome = plan.run(limits, on_row)
+        try:
+            outcome = plan.run(limits, on_row, log.wrap if log is not None else None)
+        except KeyboardInterrupt:
+            abandon()
         bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed)
     return outcome

@@ -18,7 +18,6 @@ from pace_dspy.backends.lm import BackendLM, make_lm
 from pace_dspy.backends.overrides import parse_settings
 from pace_dspy.backends.preflight import preflight
 from pace_dspy.backends.roles import attach_answer_lm, make_role_lms
-from pace_dspy.baselines import BaselineProgram
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import PARTS, load_mini_split, load_pace, load_split, select_split
 from pace_dspy.errors import ConfigError
@@ -26,8 +25,7 @@ from pace_dspy.evaluation.provenance import RunManifest, git_commit, versions
 from pace_dspy.evaluation.runner import Job, Limits, Outcome, run_jobs
 from pace_dspy.evaluation.store import RunStore
 from pace_dspy.knowledge import open_cases
-from pace_dspy.methods import make_check, make_program, without_model
-from pace_dspy.program import PaceMakerProgram
+from pace_dspy.methods import CheckRequest, Program, make_check, make_program, without_model
 from pace_dspy.retrieval import make_embedder
 from pace_dspy.types import Dataset
 
@@ -65,17 +63,29 @@ class Plan:
     dataset: Dataset
     jobs: tuple[Job, ...]
     store: RunStore
-    program: PaceMakerProgram | BaselineProgram
+    program: Program
     lm: BackendLM | None
     concurrency: int
 
-    def run(self, limits: Limits, on_row: Callable[[dict[str, Any], Outcome], None] | None = None) -> Outcome:
-        """Run what is not finished."""
+    def run(
+        self,
+        limits: Limits,
+        on_row: Callable[[dict[str, Any], Outcome], None] | None = None,
+        wrap: Callable[[CheckRequest], CheckRequest] | None = None,
+    ) -> Outcome:
+        """Run what is not finished.
+
+        Args:
+            limits: Money and time.
+            on_row: Called after each committed row.
+            wrap: Put around the method, for example to record traces; must not change its results.
+        """
+        check = make_check(self.program)
         with ExitStack() as stack:
             if self.lm is not None:
                 stack.enter_context(dspy.context(lm=self.lm))
             return run_jobs(
-                make_check(self.program),
+                check if wrap is None else wrap(check),
                 self.jobs,
                 self.store,
                 concurrency=self.concurrency,
@@ -161,7 +171,7 @@ def select_data(settings: RunSettings) -> tuple[Dataset, str | None]:
 
 def _program(
     settings: RunSettings, config: PaceMakerConfig, on_note: Callable[[str], None] | None
-) -> PaceMakerProgram | BaselineProgram:
+) -> Program:
     if settings.program is None:
         return make_program(settings.method, config)
     if settings.method != "pacemaker":
