@@ -38,6 +38,8 @@ from pace_dspy.backends.wording import describe_fields
 from pace_dspy.errors import ReplyError, WindowError
 
 DEFAULT_REPLY_TOKENS = 512
+WORTHWHILE = 1.25
+"""A cut reply is asked for again only when its limit can grow at least by this factor. Ours."""
 _KEPT_RAW = 10_000
 
 
@@ -137,7 +139,7 @@ class PaceAdapter(dspy.Adapter):
         """Ask once more, past the cache: with more room after a cut reply, else with the problem shown."""
         if first.cut:
             again = replace(question, tokens=more_room(question.lm, question.messages, question.tokens))
-            if again.tokens <= question.tokens:
+            if again.tokens < WORTHWHILE * question.tokens:
                 raise question.error(f"{first.reason}, and the window has no more room", first)
         else:
             again = replace(question, messages=with_problem(question.messages, first.raw, first.reason))

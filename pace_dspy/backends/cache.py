@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import sqlite3
 import threading
@@ -16,6 +17,9 @@ from typing import Any
 
 import platformdirs
 
+from pace_dspy.errors import ConfigError
+
+log = logging.getLogger(__name__)
 CACHE_ENV = "PACE_CACHE_DIR"
 
 
@@ -36,31 +40,52 @@ class ReplyCache:
 
     Args:
         folder: Folder of the cache file; created when missing.
+
+    Raises:
+        ConfigError: The file cannot be opened or is damaged.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or default_cache_dir()
-        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "replies.sqlite"
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(folder / "replies.sqlite", timeout=30, check_same_thread=False, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        self._complained = False
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        except (OSError, sqlite3.Error) as exc:
+            raise ConfigError(
+                f"the reply cache {path} cannot be used ({exc}); delete the file, set {CACHE_ENV} to another folder, "
+                "or run with --no-cache"
+            ) from exc
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the stored reply, or ``None``."""
-        with self._lock:
-            row = self._db.execute("SELECT value FROM replies WHERE key = ?", (key,)).fetchone()
-        if row is None:
+        try:
+            with self._lock:
+                row = self._db.execute("SELECT value FROM replies WHERE key = ?", (key,)).fetchone()
+            value = None if row is None else json.loads(row[0])
+        except (sqlite3.Error, ValueError) as exc:
+            self._complain(exc)
             return None
-        value: dict[str, Any] = json.loads(row[0])
-        return value
+        return value if isinstance(value, dict) else None
 
     def put(self, key: str, value: dict[str, Any]) -> None:
-        """Store a validated reply (JSON-serialisable)."""
+        """Store a validated reply (JSON-serialisable); a full disk loses the entry, never the request."""
         text = json.dumps(value, ensure_ascii=False)
-        with self._lock:
-            self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, text))
+        try:
+            with self._lock:
+                self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, text))
+        except sqlite3.Error as exc:
+            self._complain(exc)
+
+    def _complain(self, exc: Exception) -> None:
+        if not self._complained:
+            self._complained = True
+            log.warning("the reply cache does not work (%s); replies are asked for anew", exc)
 
     def close(self) -> None:
         """Close the file."""

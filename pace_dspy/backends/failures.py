@@ -5,6 +5,8 @@ The original error stays attached (``raise ... from``); keys are removed from th
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from typing import Any
 
@@ -82,7 +84,7 @@ def map_error(exc: Exception, lm: Any) -> BackendError:
     parameter = None
     if kind is BadRequestError or status in {404, 405}:
         kind, parameter, remedy = _refusal(exc, problem, status, remedy)
-    if status and str(status) not in problem:
+    if status and f"HTTP {status}" not in problem:
         problem = f"HTTP {status}: {problem}"
     if kind in (RateLimitError, ServerError) and getattr(exc, "retry_after", None):
         problem += f"; the server asks to wait {exc.retry_after:g} s"  # type: ignore[attr-defined]
@@ -97,7 +99,9 @@ def map_error(exc: Exception, lm: Any) -> BackendError:
 
 
 def readable(text: str) -> str:
-    """Return an error text in one line: lm15's advice for its own API removed, HTML reduced to its title."""
+    """Return an error text in one line: lm15's advice for its own API removed, pages and envelopes opened."""
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        text = str(json.loads(text)["error"]["message"])
     for mark in _GUIDANCE:
         text = text.split(mark)[0]
     if re.search(r"<(!doctype|html|head|body)\b", text, re.IGNORECASE):

@@ -65,18 +65,21 @@ def raw_finish_reason(response: Response) -> str:
 
     lm15 reads a word that it does not know (vLLM's ``abort``, Gemini's ``MALFORMED_RESPONSE``) as a natural end.
     """
-    body = response.provider_data if isinstance(response.provider_data, dict) else {}
-    choice = next(iter(body.get("choices") or body.get("candidates") or []), None)
-    word = (choice.get("finish_reason") or choice.get("finishReason")) if isinstance(choice, dict) else None
-    return str(word or "")
+    choice = _choice(response)
+    return str(choice.get("finish_reason") or choice.get("finishReason") or "")
 
 
 def raw_text(response: Response) -> str:
     """Return what the model wrote, thinking parts left out.
 
-    DSPy's native engine turns an answer whose schema holds an enum into a data part; it is JSON again here, so that
-    every reply goes through the same checks.
+    DSPy's native engine turns an answer whose schema holds an enum into a data part (of a key named twice, the last
+    value is left). So the server's own text is preferred; without it the data part becomes JSON again.
     """
+    if any(isinstance(part, DataPart) for part in response.message.parts):
+        message = _choice(response).get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, str):
+            return content
     parts = []
     for part in response.message.parts:
         if isinstance(part, TextPart):
@@ -84,6 +87,13 @@ def raw_text(response: Response) -> str:
         elif isinstance(part, DataPart):
             parts.append(json.dumps(part.value, ensure_ascii=False))
     return "".join(parts)
+
+
+def _choice(response: Response) -> dict[str, Any]:
+    """Return the server's own record of the reply, as it came (OpenAI's choice, Gemini's candidate)."""
+    body = response.provider_data if isinstance(response.provider_data, dict) else {}
+    first = next(iter(body.get("choices") or body.get("candidates") or []), None)
+    return first if isinstance(first, dict) else {}
 
 
 def strip_thinking(text: str) -> str:

@@ -31,13 +31,15 @@ def backends(context: typer.Context, as_json: AsJson = False) -> None:
         emit_json([_as_dict(profile) for profile in PROFILES.values()])
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("name", "key", "window", "$ per M tokens", "schema", "what it is"):
-        table.add_column(column, overflow="fold")
+    for column in ("name", "key", "set", "window", "$/M tokens", "schema"):
+        table.add_column(column, no_wrap=True)
     for profile in PROFILES.values():
-        table.add_row(
-            profile.name, _key(profile), _window(profile), _price(profile), profile.schema_form, escape(profile.summary)
-        )
+        schema = profile.schema_form
+        table.add_row(profile.name, profile.key_env or "-", _set(profile), _window(profile), _price(profile), schema)
     stdout.print(table)
+    stdout.print()
+    for profile in PROFILES.values():
+        stdout.print(f"[bold]{profile.name}[/]: {escape(profile.summary)}")
 
 
 @app.command("test")
@@ -71,7 +73,8 @@ def _as_text(report: ProbeReport) -> dict[str, str]:
     text["speed"] = (
         f"{speed} ({report.prompt_tokens} read, {report.completion_tokens} written in {report.latency_ms:,.0f} ms)"
     )
-    text["price"] = _money(report.price_prompt, report.price_completion)
+    money = _money(report.price_prompt, report.price_completion)
+    text["price"] = f"{money} $ per million tokens read / written" if "/" in money else money
     if report.cost_usd is not None:
         text["price"] += f"; this call ${report.cost_usd:.6f}"
     if report.retries:
@@ -83,11 +86,10 @@ def _as_dict(profile: BackendProfile) -> dict[str, Any]:
     return {**profile.model_dump(), "key_set": _is_set(profile.key_env), "model": _model(profile)}
 
 
-def _key(profile: BackendProfile) -> str:
+def _set(profile: BackendProfile) -> str:
     if profile.key_env is None:
-        return "none needed"
-    need = "needed" if profile.key_required else "optional"
-    return f"{profile.key_env} ({'set' if _is_set(profile.key_env) else 'not set, ' + need})"
+        return "-"
+    return "yes" if _is_set(profile.key_env) else "NO" if profile.key_required else "no"
 
 
 def _window(profile: BackendProfile) -> str:
@@ -99,9 +101,10 @@ def _price(profile: BackendProfile) -> str:
 
 
 def _money(prompt: float | None, completion: float | None) -> str:
+    """Return prices of a million tokens read and written."""
     if prompt is None or completion is None:
         return "unknown"
-    return "free" if prompt == completion == 0 else f"{prompt:g} read, {completion:g} written"
+    return "free" if prompt == completion == 0 else f"{prompt:g} / {completion:g}"
 
 
 def _model(profile: BackendProfile) -> str:
