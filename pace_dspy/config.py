@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pace_dspy.backends.overrides import flatten
 from pace_dspy.errors import ConfigError
@@ -92,13 +92,6 @@ class PaceMakerConfig(_Group):
         {}, exclude=True, description="Changed fields of the backend's profile; recorded with the backend, not here."
     )
 
-    @field_validator("backend", mode="before")
-    @classmethod
-    def _known_settings(cls, table: Any) -> dict[str, str]:
-        if not isinstance(table, dict):
-            raise ValueError("must be a table of profile fields")
-        return flatten(table)
-
     @staticmethod
     def names() -> tuple[str, ...]:
         """Names that `load` accepts."""
@@ -138,6 +131,8 @@ class PaceMakerConfig(_Group):
         Raises:
             ConfigError: With the dotted field, the value received and what is allowed.
         """
+        if "backend" in raw:  # first, because the general message below repeats values, and these may be secrets
+            raw = {**raw, "backend": flatten(raw["backend"], source)}
         try:
             return cls.model_validate(raw)
         except ValidationError as exc:

@@ -14,7 +14,6 @@ on top of the plain keys; with one, plain keys stay with ``--backend``. Keys (AP
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pace_dspy.backends.profiles import override_fields
 from pace_dspy.errors import ConfigError
@@ -37,31 +36,26 @@ def parse_settings(items: Sequence[str]) -> dict[str, str]:
     return check_settings(settings, "--set")
 
 
-def flatten(table: Mapping[str, Any]) -> dict[str, str]:
+def flatten(table: object, source: str = "config") -> dict[str, str]:
     """Return a ``[backend]`` table as the same mapping that `parse_settings` gives.
 
+    Args:
+        table: Profile fields, and ``answer`` with a table of its own.
+        source: Where it comes from, for messages.
+
     Raises:
-        ConfigError: A key that no profile has, or a value that is not a text, number or truth value.
+        ConfigError: Not a table, a key that no profile has, or a value that is not a text, number or truth value.
     """
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{source}: backend must be a table of profile fields, such as temperature = 0.2")
     settings: dict[str, str] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            settings |= {f"{key}.{name}": text for name, text in flatten_plain(value).items()}
-        else:
-            settings |= flatten_plain({key: value})
-    return check_settings(settings, "backend")
-
-
-def flatten_plain(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return a flat table with its values as texts.
-
-    Raises:
-        ConfigError: A value that is not a text, number or truth value.
-    """
-    for key, value in table.items():
-        if not isinstance(value, str | int | float | bool):
-            raise ConfigError(f"backend.{key} must be a text, number or truth value, received {value!r}")
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in table.items()}
+        inner = {f"{key}.{name}": item for name, item in value.items()} if isinstance(value, Mapping) else {key: value}
+        for name, item in inner.items():
+            if not isinstance(item, str | int | float):
+                raise ConfigError(f"{source}: backend.{name} must be a text, number or truth value")
+            settings[name] = str(item).lower() if isinstance(item, bool) else str(item)
+    return check_settings(settings, f"{source}: backend")
 
 
 def check_settings(settings: dict[str, str], source: str) -> dict[str, str]:

@@ -74,7 +74,7 @@ def _as_text(report: ProbeReport) -> dict[str, str]:
         f"{speed} ({report.prompt_tokens} read, {report.completion_tokens} written in {report.latency_ms:,.0f} ms)"
     )
     money = _money(report.price_prompt, report.price_completion)
-    text["price"] = f"{money} $ per million tokens read / written" if "/" in money else money
+    text["price"] = f"$ {money} per M tokens read / written" if "/" in money else money
     if report.cost_usd is not None:
         text["price"] += f"; this call ${report.cost_usd:.6f}"
     if report.retries:
