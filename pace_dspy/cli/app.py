@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from pace_dspy.cli import backends, check, data, demo, evaluate, index, run, weights
+from pace_dspy.cli import backends, check, data, demo, evaluate, index, report, run, weights
 from pace_dspy.cli.output import fail
 from pace_dspy.errors import PaceError
 
@@ -26,6 +26,7 @@ app.command("demo")(demo.demo)
 app.command("check")(check.check)
 app.command("index")(index.index)
 app.command("run")(run.run)
+app.command("report")(report.report)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
