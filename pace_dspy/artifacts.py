@@ -1,6 +1,7 @@
 """Compiled programs on disk: DSPy JSON state beside our manifest. No pickle, no key, no index, no address.
 
-``FOLDER/program.json`` holds instructions and demos; ``FOLDER/manifest.json`` what they were made with.
+``FOLDER/program.json`` holds instructions and demos; ``FOLDER/manifest.json`` what they were made with, and the
+calibrated threshold of the answerer, if any.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pace_dspy.backends.profiles import PROFILES
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.provenance import git_commit, versions
 from pace_dspy.evaluation.store import write_atomic
+from pace_dspy.modules.answerer import Answerer
 from pace_dspy.program import PaceMakerProgram
 
 PROGRAM_NAME = "program.json"
@@ -74,9 +77,34 @@ def load_program(source: Path | None, config: PaceMakerConfig, *, backend: str, 
             f"Use the config it was compiled with ({manifest.get('config', {}).get('name')!r}) or compile again"
         )
     program.load_state(state)
+    _calibrate(program, manifest, backend, path, warn)
     if warn is not None and manifest.get("backend") != backend:
         warn(f"program {path} was compiled on backend {manifest.get('backend')!r} and now runs on {backend!r}")
     return program
+
+
+def read_manifest(source: Path) -> dict[str, Any]:
+    """Return the manifest of a saved program.
+
+    Args:
+        source: Its folder, or its ``program.json``.
+
+    Raises:
+        ConfigError: There is none, or it cannot be read.
+    """
+    return _read((source / PROGRAM_NAME if source.is_dir() else source).with_name(MANIFEST_NAME))
+
+
+def _calibrate(program: PaceMakerProgram, manifest: dict[str, Any], backend: str, path: Path, warn: Any) -> None:
+    """Set the answerer's threshold where the backend can measure what it is compared with."""
+    calibration = manifest.get("calibration")
+    if not calibration or not isinstance(program.answerer, Answerer):
+        return
+    if backend in PROFILES and not PROFILES[backend].supports_logprobs:
+        if warn is not None:
+            warn(f"program {path} has a calibrated decision, which backend {backend!r} cannot measure: not used")
+        return
+    program.answerer.threshold = float(calibration["threshold"])
 
 
 def signature_fields(program: PaceMakerProgram) -> dict[str, list[str]]:

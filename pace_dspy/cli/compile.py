@@ -1,0 +1,105 @@
+"""``pace-dspy compile``: tune the prompts with a DSPy optimizer, inside a budget; stopped runs continue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pace_dspy.backends.preflight import preflight
+from pace_dspy.cli.live import with_weights
+from pace_dspy.cli.options import AsJson, Backend, BackendSettings, Config, Data, EmbedderSpec, IndexDir, ProgramFile
+from pace_dspy.cli.output import emit_json, say
+from pace_dspy.cli.render import print_summary
+from pace_dspy.optimization import OPTIMIZERS, STAGE_CHOICES, Budget, CompileSettings, prepare
+from pace_dspy.optimization import run as run_compilation
+from pace_dspy.optimization.settings import OptimizerName
+
+_STAGES_HELP = f"{', '.join(STAGE_CHOICES)}; other predictors stay as they are."
+_BUDGET_HELP = "300calls (examples scored), 45min or 2usd; may be repeated, all hold."
+
+
+def compile_(
+    out: Annotated[Path, typer.Option("--out", help="Artifact folder, for example artifacts/compiled/NAME.")],
+    optimizer: Annotated[str, typer.Option("--optimizer", help=f"{', '.join(OPTIMIZERS)}.")],
+    data: Data = "mini",
+    stages: Annotated[str, typer.Option("--stages", help=_STAGES_HELP)] = "answerer",
+    end_to_end: Annotated[
+        bool, typer.Option("--end-to-end", help="Score whole requests instead of one stage on frozen inputs.")
+    ] = False,
+    backend: Backend = "local",
+    prompt_backend: Annotated[
+        str | None, typer.Option("--prompt-backend", help="Backend that proposes; --backend by default.")
+    ] = None,
+    backend_settings: BackendSettings = None,
+    config: Config = "paper",
+    split_file: Annotated[
+        Path | None, typer.Option("--split-file", help="Split by persona; mini brings its own.")
+    ] = None,
+    budget: Annotated[list[str] | None, typer.Option("--budget", help=_BUDGET_HELP)] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Examples in flight.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every draw.")] = 0,
+    program: ProgramFile = None,
+    recorded: Annotated[
+        Path | None, typer.Option("--recorded", help="Run folder whose candidate lists the filters learn on.")
+    ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Fit the answerer's decision threshold on dev afterwards.")
+    ] = False,
+    refusal_cost: Annotated[
+        float | None,
+        typer.Option("--refusal-cost", help="Cost of refusing a fine request, obeying a bad one costs 1."),
+    ] = None,
+    distractors: Annotated[int, typer.Option("--distractors", min=0, help="Facts beside the gold ones.")] = 6,
+    max_demos: Annotated[int, typer.Option("--max-demos", min=1, help="Most demos a predictor gets.")] = 3,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only N requests of train and of dev.")] = None,
+    embedder: EmbedderSpec = "minilm",
+    index: IndexDir = None,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Replies and spending.", show_default="artifacts/runs/compile-NAME")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, print the cost, stop.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compile the program on train, choose on dev, and save it with its manifest; the same command continues."""
+    name: OptimizerName = optimizer  # type: ignore[assignment]  # checked with everything else
+    settings = CompileSettings(
+        optimizer=name,
+        data=data,
+        out=out,
+        stages=stages,
+        backend=backend,
+        prompt_backend=prompt_backend,
+        config=config,
+        split_file=split_file,
+        budget=Budget.parse(tuple(budget or ())),
+        threads=threads,
+        seed=seed,
+        program=program,
+        end_to_end=end_to_end,
+        recorded=recorded,
+        calibrate=calibrate,
+        refusal_cost=refusal_cost,
+        n_distractors=distractors,
+        max_demos=max_demos,
+        limit=limit,
+        embedder=embedder,
+        index=index,
+        work=work,
+        backend_settings=tuple(backend_settings or ()),
+    )
+    with with_weights():
+        compilation = prepare(settings, on_note=say)
+        plan = compilation.describe()
+        if dry_run:
+            emit_json(plan) if as_json else print_summary("compile, dry run", plan)
+            return
+        for label, line in plan.items():
+            say(f"{label}: {line}")
+        preflight(compilation.lm, compilation.program)
+        result = run_compilation(compilation, say=say)
+    if as_json:
+        emit_json(result.to_dict())
+    else:
+        print_summary(f"{optimizer} on {stages}, config {config}, backend {backend}", result.to_text())

@@ -1,0 +1,117 @@
+"""Every optimizer on a model whose skill is known: the best program is reached, and only the stage at fault changes."""
+
+import json
+
+import dspy
+import pytest
+from known_skill import HINT, always, compilation, hinted, script
+from scripted import prompt_of, scripted_lm
+
+from pace_dspy.artifacts import load_program
+from pace_dspy.config import PaceMakerConfig
+from pace_dspy.optimization import OPTIMIZERS, run
+from pace_dspy.optimization.snapshot import snapshot
+from pace_dspy.optimization.stage_programs import alone
+from pace_dspy.retrieval import clear_kbs
+
+TEXTS_OF_TEST = ("elena", "farid", "Elena", "Farid")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_registry():
+    clear_kbs()
+    yield
+    clear_kbs()
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_each_optimizer_reaches_the_known_best_answerer(tmp_path, optimizer):
+    made, lm = compilation(tmp_path, optimizer, max_demos=8 if optimizer == "labeled" else 3)
+    result = run(made)
+    (group,) = result.groups
+    assert (group.before, group.after) == pytest.approx((0.5 * 0.8 + 0.0, 1.0), abs=0.2)
+    assert group.after == 1.0
+    assert result.changed
+    assert group.metric_calls <= made.plans[0][1].metric_calls
+    assert group.decisions_before.rates.conflict_recall == 0.0
+    assert group.decisions_after.rates.conflict_recall == 1.0
+    saved = (tmp_path / "made" / "program.json").read_text()
+    assert HINT in saved or '"conflict"' in saved
+    assert not any(name in saved for name in TEXTS_OF_TEST)
+    prompts = [prompt_of(request) for _, request in lm.engine.requests]
+    assert not any(name in prompt for name in TEXTS_OF_TEST for prompt in prompts)
+
+
+@pytest.mark.parametrize("optimizer", ["bootstrap-rs", "gepa"])
+def test_the_reloaded_program_predicts_identically(tmp_path, optimizer):
+    made, _ = compilation(tmp_path, optimizer)
+    run(made)
+    loaded = load_program(tmp_path / "made", PaceMakerConfig(), backend="openai-compatible")
+    example = made.sets.dev[0]
+    prompts = []
+    from pace_dspy.optimization.examples import answer_sets
+
+    frozen = answer_sets(made.sets, 4, 0).dev[0]
+    for program in (load_program(tmp_path / "made" / "program.json", PaceMakerConfig(), backend="x"), loaded):
+        lm = scripted_lm(script(answerer=hinted))
+        with dspy.context(lm=lm):
+            prediction = alone(program, "answerer")(**frozen.inputs())
+        assert prediction.decision == example.label
+        prompts.append(prompt_of(lm.engine.requests[0][1]))
+    assert prompts[0] == prompts[1]
+    manifest = json.loads((tmp_path / "made" / "manifest.json").read_text())
+    assert manifest["optimizer"] == optimizer
+    assert manifest["groups"][0]["after"] == 1.0
+    assert manifest["data_hash"] == made.data_hash
+
+
+@pytest.mark.parametrize("fault", ["pre_filter", "post_filter", "answerer"])
+def test_only_the_stage_at_fault_improves(tmp_path, fault):
+    made, _ = compilation(tmp_path, "gepa", lm=scripted_lm(script(**{fault: hinted})), stages="all", calls=600)
+    before = snapshot(made.program)
+    result = run(made)
+    after = snapshot(load_program(tmp_path / "made", PaceMakerConfig(), backend="openai-compatible"))
+    changed = [name for name in before if before[name] != after[name]]
+    assert changed == [f"{fault}.predict"]
+    assert [group.name for group in result.groups if group.changed] == [fault]
+    assert next(group for group in result.groups if group.name == fault).after == 1.0
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    ["bootstrap", pytest.param("mipro", marks=pytest.mark.slow), pytest.param("simba", marks=pytest.mark.slow)],
+)
+def test_end_to_end_on_one_stage_freezes_the_others(tmp_path, optimizer):
+    made, _ = compilation(tmp_path, optimizer, end_to_end=True)
+    before = snapshot(made.program)
+    result = run(made)
+    after = snapshot(load_program(tmp_path / "made", PaceMakerConfig(), backend="openai-compatible"))
+    assert {name for name in before if before[name] != after[name]} <= {"answerer.predict"}
+    assert result.groups[0].name == "end to end"
+    assert result.groups[0].after >= result.groups[0].before
+    if optimizer == "mipro":
+        assert result.groups[0].after > result.groups[0].before
+
+
+@pytest.mark.parametrize("optimizer", ["gepa", "bootstrap-rs"])
+def test_a_program_that_cannot_be_improved_is_called_unchanged(tmp_path, optimizer):
+    never = scripted_lm(script(answerer=lambda prompt, shown: False))
+    made, _ = compilation(tmp_path, optimizer, lm=never)
+    result = run(made)
+    assert not result.changed
+    assert not result.groups[0].changed
+    assert result.groups[0].candidates
+    assert "unchanged" in result.to_text()["program"]
+    perfect, _ = compilation(tmp_path, optimizer, lm=scripted_lm(script(answerer=always)), name="perfect")
+    result = run(perfect)
+    assert result.groups[0].skipped == "every dev example scores 1 already"
+    assert not result.changed
+
+
+def test_filters_learn_on_frozen_lists_with_one_call_a_sample(tmp_path):
+    made, lm = compilation(tmp_path, "bootstrap-rs", lm=scripted_lm(script(post_filter=hinted)), stages="filters")
+    result = run(made)
+    n = len(made.sets.train) + len(made.sets.dev)
+    assert [group.name for group in result.groups] == ["pre_filter", "post_filter"]
+    assert [lm.engine.calls(stage) for stage in ("planner", "views", "answerer")] == [n, n, 0]
+    assert result.groups[0].skipped
