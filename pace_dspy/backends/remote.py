@@ -33,6 +33,10 @@ _WINDOW = re.compile(
 )
 
 
+_BAD_KEY = re.compile(r"api[ _]key (is )?(not valid|invalid|expired)|invalid api[ _]key", re.IGNORECASE)
+"""Gemini says so with status 400."""
+
+
 class RemoteEngine:
     """Engine of ``dspy.LM`` for one server.
 
@@ -103,6 +107,8 @@ class RemoteEngine:
         except LM15Error as exc:
             typed = self._retyped(exc)
             typed.parameter = self._transport.parameter
+            if typed.retry_after is None:
+                typed.retry_after = self._transport.retry_delay_s
             if typed is exc:
                 raise
             raise typed from exc
@@ -116,6 +122,8 @@ class RemoteEngine:
                 return lm15_errors.TimeoutError(f"no complete reply within {self._timeout_s:g} s")
             return lm15_errors.ProviderError(str(cause)) if isinstance(cause, ReplyTooLarge) else exc
         details = {"status": exc.status, "provider_code": exc.provider_code, "retry_after": exc.retry_after}
+        if isinstance(exc, lm15_errors.InvalidRequestError) and _BAD_KEY.search(exc.message):
+            return lm15_errors.AuthError(exc.message, **details)
         if _is_window_error(exc):
             return lm15_errors.ContextLengthError(exc.message, **details)
         if exc.status is None or exc.status < 400:

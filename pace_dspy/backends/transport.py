@@ -56,6 +56,11 @@ class BoundedTransport(StdlibTransport):
         """The parameter that the last refusal seen by this thread blames (OpenAI's ``error.param``), if it says so."""
         return getattr(self._last, "parameter", None)
 
+    @property
+    def retry_delay_s(self) -> float | None:
+        """The wait that the body of the last refusal seen by this thread asks for (Gemini's ``RetryInfo``)."""
+        return getattr(self._last, "retry_delay_s", None)
+
     def copy(self) -> BoundedTransport:
         """Return a fresh transport with the same settings."""
         return BoundedTransport(self._timeout_s, secret=self._secret, trust_env=self._proxies)
@@ -66,13 +71,13 @@ class BoundedTransport(StdlibTransport):
         Raises:
             NetworkError: The server cannot be reached or does not answer in time.
         """
-        self._last.parameter = None
+        self._last.parameter = self._last.retry_delay_s = None
         deadline = time.monotonic() + self._timeout_s
         answer = super().stream(request)
         chunks = hide(_bounded(iter(answer), deadline, self._timeout_s), self._secret)
         if answer.status >= 400:
             body = b"".join(chunks)
-            self._last.parameter = _blamed(body)
+            self._last.parameter, self._last.retry_delay_s = _blamed(body), _retry_delay(body)
             chunks = iter([body])
         return TransportResponse(
             status=answer.status,
@@ -114,6 +119,15 @@ def _bounded(chunks: Iterator[bytes], deadline: float, timeout_s: float) -> Iter
         if time.monotonic() > deadline:
             raise ReplyTooLate(f"the reply was not complete after {timeout_s:g} s")
         yield chunk
+
+
+def _retry_delay(body: bytes) -> float | None:
+    try:
+        details = json.loads(body)["error"]["details"]
+        delays = [item["retryDelay"] for item in details if str(item.get("@type", "")).endswith("RetryInfo")]
+        return float(str(delays[0]).removesuffix("s"))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def _blamed(body: bytes) -> str | None:

@@ -1,6 +1,9 @@
 """``pace-dspy backends`` and ``backends test``."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from misbehaving import CANARY, MODEL, MisbehavingServer, chat, error
@@ -94,3 +97,22 @@ def test_a_failed_test_is_one_line_and_exit_1(cli, served_by, naps, monkeypatch)
     code, _, err = cli("backends", "test", "claude")
     assert code == 2
     assert "unknown backend 'claude'; known: local, openai-compatible" in one_line(err)
+
+
+def test_a_real_process_keeps_the_key_to_itself(tmp_path):
+    with MisbehavingServer({"other": error(401, f"Incorrect API key provided: {CANARY}")}, well=well) as server:
+        own = {"PACE_BASE_URL": server.base_url, "PACE_MODEL": MODEL, "PACE_API_KEY": CANARY, "HOME": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-m", "pace_dspy", "backends", "test", "openai-compatible"],
+            env={**os.environ, **own},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert "HTTP 401: Incorrect API key provided: ***" in one_line(done.stderr)
+    assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1
+    assert CANARY not in done.stdout + done.stderr
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or CANARY.encode() not in path.read_bytes()
