@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -147,11 +147,6 @@ def judge_one(judge: Judge, job: JudgeJob) -> dict[str, Any]:
             verdict["error"] = _error(exc)
     usage = [dataclasses.asdict(stage) for stage in log.usage()]
     return {"case_id": row["case_id"], "query_id": row["query_id"], **verdict, "usage": usage}
-
-
-def verdict_by_request(store: RunStore, judge: str) -> Mapping[Key, str | None]:
-    """Return one judge's verdicts, ``None`` for a judge error."""
-    return {key: row["verdict"] for key, row in store.verdicts(judge).rows().items()}
 
 
 def _error(exc: Exception) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def judges(monkeypatch):
     scripts = {"ollama": [], "vllm": []}
     made = {}
 
-    def make(name, **_):
+    def make(name, *_, **__):
         lm = scripted_lm({"judge": scripts[name]})
         lm.identity, made[name] = f"{name}@test", lm
         return lm
