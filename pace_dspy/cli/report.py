@@ -12,7 +12,7 @@ from pace_dspy.cli.output import emit_json, say, stdout
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, in the order of the report.", metavar="RUN...")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, in the order of the report.", metavar="RUN")],
     out: Annotated[Path, typer.Option("--out", help="The page to write, .html; plots go to a folder beside it.")],
     intersect: Annotated[
         bool, typer.Option("--intersect", help="Report on the requests all runs share when they differ.")
