@@ -277,6 +277,7 @@ def test_several_generations_are_several_calls(tmp_path):
 
 def test_dspys_warning_about_truncation_stays_off_the_log(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("dspy"), "propagate", True)
+    caplog.set_level(logging.WARNING, logger="dspy")
     lm = scripted_lm({None: [Cut('{"keep": [1'), '{"keep": [1]}', Cut("on its own")]})
     ask_seeds(lm)
     assert "truncated" not in caplog.text
