@@ -32,7 +32,7 @@ def preflight(lm: BackendLM | None, program: dspy.Module) -> None:
     agents = [part for _, part in program.named_sub_modules(type_=StageAgent)]
     asked = [(agent, agent.predict.lm or lm) for agent in agents]
     seen: list[BackendLM] = []
-    for _, model in asked:
+    for model in (lm, *(its for _, its in asked)):  # lm too: a program such as ReAct has no agents of ours
         if isinstance(model, BackendLM) and model not in seen:
             seen.append(model)
             check_server(model)

@@ -57,6 +57,11 @@ def test_every_profile_of_the_dialect_is_checked_and_each_server_once():
         assert check_server(ollama).windows == {"Qwen/Qwen3-4B-Instruct-2507": 32768, MODEL: None}
 
 
+def test_a_program_without_our_agents_is_checked_too():
+    with MisbehavingServer(models=({"id": "other"},)) as server, pytest.raises(BadSettingError, match="serves other"):
+        preflight(lm_of(server), dspy.Predict("a -> b"))
+
+
 def test_the_providers_own_address_is_not_asked():
     assert check_server(make_lm("openai", environ={"OPENAI_API_KEY": CANARY})) is None
     assert check_server(make_lm("gemini", environ={"GEMINI_API_KEY": CANARY})) is None
