@@ -173,7 +173,7 @@ def _gepa(task: Task) -> Sequence[dspy.Module]:
         reflection_minibatch_size=min(task.options["batch"], len(task.train)),
         reflection_lm=task.prompt_lm,
         instruction_proposer=InstructionProposer(max_chars=INSTRUCTION_CHARS, adapter=task.adapter),
-        component_selector=CalledInTurn(),
+        component_selector=CalledInTurn(task.student),
         num_threads=task.threads,
         use_merge=False,
         warn_on_score_mismatch=False,
@@ -211,22 +211,21 @@ class CalledInTurn:
     """GEPA's choice of predictor: in turn, among those that the sampled examples reached.
 
     GEPA's own round robin picks a predictor that was never called as well and then fails for want of feedback.
+
+    Args:
+        program: The student; its predictors are told apart by the fields of their signatures.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, program: dspy.Module) -> None:
+        self.fields = {name: tuple(predictor.signature.fields) for name, predictor in program.named_predictors()}
         self.turns: Counter[tuple[int, str]] = Counter()
 
     def __call__(
         self, state: Any, trajectories: list[Any], scores: list[float], candidate_idx: int, candidate: dict[str, str]
     ) -> list[str]:
         """Return the one predictor to improve next; none when no example reached any."""
-        called = {
-            name
-            for trajectory in trajectories
-            for step in trajectory["trace"]
-            for name in candidate
-            if step[0].signature.instructions == candidate[name]
-        }
+        reached = {tuple(step[0].signature.fields) for trajectory in trajectories for step in trajectory["trace"]}
+        called = {name for name in candidate if self.fields.get(name) in reached}
         if not called:
             return []
         chosen = min((name for name in candidate if name in called), key=lambda name: self.turns[candidate_idx, name])

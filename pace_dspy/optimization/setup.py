@@ -62,9 +62,10 @@ class Compilation:
         prompt_lm: Model that proposes, ``None`` when the optimizer needs none.
         plans: Groups with the plan of each.
         cost: Estimate for all of it.
-        recorded: Traces of a finished run, if given.
         metric: Replaces the scores of the stages; ``None`` for ours.
-        embedder: Id of the embedder.
+        dataset: The whole dataset.
+        embedder: A ready embedder, ``None`` for that of the settings.
+        recorded: Traces of a finished run, if given; read by `open_work`.
     """
 
     settings: CompileSettings
@@ -76,9 +77,10 @@ class Compilation:
     prompt_lm: BackendLM | None
     plans: tuple[tuple[Group, OptimizerPlan], ...]
     cost: Cost
-    recorded: Mapping[Key, Trace] | None
     metric: Metric | None
-    embedder: str
+    dataset: Dataset
+    embedder: Embedder | None = None
+    recorded: Mapping[Key, Trace] | None = None
 
     def describe(self) -> dict[str, str]:
         """Return label -> line: what will be done and what it costs, for the dry run."""
@@ -135,25 +137,29 @@ def prepare(
     _check_metrics(groups, sets, settings, metric)
     check_backend_price(settings.budget, lm, *([prompt_lm] if prompt_lm else []))
     plans, cost = _plans(groups, program, sets, settings, lm, prompt_lm)
-    embedder = embedder or make_embedder(settings.embedder)
-    wanted = {example.case_id for example in (*sets.train, *sets.dev)}
-    cases = [case for case in data.cases if case.case_id in wanted]
-    open_cases(cases, embedder, folder=settings.index, graph_k=config.retrieval.graph_k)
-    recorded = recorded_traces(settings.recorded, sets) if settings.recorded is not None else None
     return Compilation(
-        settings, program, sets, split, data.content_hash, lm, prompt_lm, plans, cost, recorded, metric, embedder.id
+        settings, program, sets, split, data.content_hash, lm, prompt_lm, plans, cost, metric, data, embedder
     )
 
 
 def open_work(compilation: Compilation) -> Compilation:
-    """Make the work folder, or continue one that was made by the same settings.
+    """Open the indexes of train and dev, and the work folder: new, or made by the same settings. Nothing is paid.
 
     Returns:
-        The run with its models on the reply cache of the folder.
+        The run with its models on the reply cache of the folder, and the recorded traces.
 
     Raises:
-        ConfigError: It belongs to another compile run; names what differs.
+        ConfigError: The folder belongs to another compile run (names what differs), or the recorded run does not fit.
     """
+    settings, sets = compilation.settings, compilation.sets
+    wanted = {example.case_id for example in (*sets.train, *sets.dev)}
+    open_cases(
+        [case for case in compilation.dataset.cases if case.case_id in wanted],
+        compilation.embedder or make_embedder(settings.embedder),
+        folder=settings.index,
+        graph_k=compilation.program.config.retrieval.graph_k,
+    )
+    recorded = recorded_traces(settings.recorded, sets) if settings.recorded is not None else None
     folder = compilation.settings.work_folder
     folder.mkdir(parents=True, exist_ok=True)
     path, now = folder / SETTINGS_NAME, identity(compilation)
@@ -170,7 +176,10 @@ def open_work(compilation: Compilation) -> Compilation:
     cache = ReplyCache(folder / "replies")
     lm, prompt_lm = compilation.lm, compilation.prompt_lm
     return dataclasses.replace(
-        compilation, lm=_on_cache(lm, cache), prompt_lm=None if prompt_lm is None else _on_cache(prompt_lm, cache)
+        compilation,
+        lm=_on_cache(lm, cache),
+        prompt_lm=None if prompt_lm is None else _on_cache(prompt_lm, cache),
+        recorded=recorded,
     )
 
 
@@ -188,7 +197,6 @@ def identity(compilation: Compilation) -> dict[str, Any]:
         "data_hash": compilation.data_hash,
         "split": {part: list(compilation.split.part(part)) for part in ("train", "dev", "test")},
         "models": [compilation.lm.identity, compilation.prompt_lm.identity if compilation.prompt_lm else None],
-        "embedder": compilation.embedder,
     }
 
 

@@ -114,7 +114,7 @@ def script(**skills):
     }
 
 
-def compilation(tmp_path, optimizer="bootstrap-rs", *, lm=None, name="made", calls=None, metric=None, **settings):
+def compilation(tmp_path, optimizer="bootstrap-rs", *, lm=None, name="made", calls=90, metric=None, **settings):
     """A prepared compile run on the tiny dataset; returns it with the model."""
     data = dataset()
     split = fixed_split(data, **PARTS)
@@ -126,6 +126,7 @@ def compilation(tmp_path, optimizer="bootstrap-rs", *, lm=None, name="made", cal
         out=tmp_path / name,
         split_file=tmp_path / "split.json",
         work=tmp_path / f"work-{name}",
+        index=tmp_path.parent / "known-indexes",  # built once a session
         backend="openai-compatible",
         **{"budget": Budget(metric_calls=calls), "n_distractors": 4, **settings},
     )
