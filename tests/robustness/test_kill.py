@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from functools import partial
 
 import pytest
 from servers import Fault
@@ -19,24 +20,26 @@ def wait_for(process, condition, seconds=40):
         time.sleep(0.01)
 
 
+def begun(server, seen, answers):
+    return len(server.calls) > seen and len(server.requests("answerer", since=seen)) >= answers
+
+
 @pytest.mark.slow
 def test_kill_nine_at_random_moments(server, start, rows_of, tmp_path):
     seed = random.randrange(10**6)
     moments = random.Random(seed)
     server.delay_s = 0.06
-    finished_before = []
-    for kill in range(5):
+    for kill, answers in enumerate(moments.sample([0, 1, 2, 3, 4], 5)):
         seen = len(server.calls)
         done = {query for query, row in rows_of().items() if row["error"] is None}
         process = start("--concurrency", CONCURRENCY)
-        wait_for(process, lambda seen=seen: len(server.calls) > seen)
-        time.sleep(moments.uniform(0.0, 0.7))
+        wait_for(process, partial(begun, server, seen, answers))
+        time.sleep(moments.uniform(0.0, 0.15))
         assert process.process.poll() is None, f"seed {seed}: ended before kill {kill}"
         process.process.kill()
         process.process.communicate()
         assert not done & set(server.requests(since=seen)), f"seed {seed}: finished work was asked again"
         assert done <= set(rows_of()), f"seed {seed}: a finished row was lost"
-        finished_before.append(len(done))
     seen = len(server.calls)
     done = {query for query, row in rows_of().items() if row["error"] is None}
     assert 0 < len(done) < N
