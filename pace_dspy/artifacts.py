@@ -6,6 +6,7 @@ calibrated threshold of the answerer, if any.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,20 @@ def read_manifest(source: Path) -> dict[str, Any]:
         ConfigError: There is none, or it cannot be read.
     """
     return _read((source / PROGRAM_NAME if source.is_dir() else source).with_name(MANIFEST_NAME))
+
+
+def fingerprint(source: Path) -> str:
+    """Return the SHA-256 (hex) of what a saved program does: its state and its calibrated threshold.
+
+    Args:
+        source: Its folder, or its ``program.json``.
+
+    Raises:
+        ConfigError: There is none, or it cannot be read.
+    """
+    path = source / PROGRAM_NAME if source.is_dir() else source
+    content = [_read(path), (read_manifest(source).get("calibration") or {}).get("threshold")]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _calibrate(program: PaceMakerProgram, manifest: dict[str, Any], backend: str, path: Path, warn: Any) -> None:

@@ -19,6 +19,7 @@ from pace_dspy.data.splits import Split
 from pace_dspy.errors import ConfigError, DataError
 from pace_dspy.modules.base import numbered
 from pace_dspy.optimization.metrics import offered_to
+from pace_dspy.program import as_pool, candidates
 from pace_dspy.retrieval import get_kb
 from pace_dspy.types import Dataset, Trace, View
 
@@ -69,13 +70,14 @@ def request_sets(dataset: Dataset, split: Split, limit: int | None = None) -> Se
     return Sets(sides["train"], sides["dev"], {})
 
 
-def answer_sets(sets: Sets, n_distractors: int, seed: int) -> Sets:
+def answer_sets(sets: Sets, n_distractors: int, seed: int, *, dated: bool = False) -> Sets:
     """Freeze the answerer's evidence: the gold facts and the KB's nearest other facts, shuffled.
 
     Args:
         sets: Whole requests.
         n_distractors: Other facts beside the gold ones, drawn from the nearest ``2 * n_distractors``.
         seed: Same seed, same facts in the same order, whatever else is in the sets.
+        dated: Weekdays behind dates, as the program's config shows them.
     """
 
     def make(example: dspy.Example) -> dspy.Example | None:
@@ -86,13 +88,15 @@ def answer_sets(sets: Sets, n_distractors: int, seed: int) -> Sets:
         offered = [*example.gold_doc_ids, *draw.sample(others, min(n_distractors, len(others)))]
         draw.shuffle(offered)
         gold_numbers = [number for number, doc_id in enumerate(offered, start=1) if doc_id in example.gold_doc_ids]
-        shown = {"evidence": _lines(example.kb_id, offered), "cited": gold_numbers, "decision": example.label}
+        shown = {"evidence": _lines(example, offered, dated), "cited": gold_numbers, "decision": example.label}
         return _staged(example, offered, {**shown, "response": example.judgment})
 
     return _map(sets, make, "no gold facts")
 
 
-def filter_sets(sets: Sets, stage: str, traces: Mapping[Key, Trace], keep: int, output: str) -> Sets:
+def filter_sets(
+    sets: Sets, stage: str, traces: Mapping[Key, Trace], keep: int, output: str, *, dated: bool = False
+) -> Sets:
     """Freeze a filter's candidates from traces. Training lists are cut to gold and the best others.
 
     Args:
@@ -101,6 +105,7 @@ def filter_sets(sets: Sets, stage: str, traces: Mapping[Key, Trace], keep: int, 
         traces: By ``(case_id, query_id)``.
         keep: Most facts the filter keeps; a shorter list is never shown to the model and is left out.
         output: The filter's output field.
+        dated: Weekdays behind dates, as the program's config shows them.
     """
 
     def make(example: dspy.Example) -> dspy.Example | None:
@@ -114,7 +119,7 @@ def filter_sets(sets: Sets, stage: str, traces: Mapping[Key, Trace], keep: int, 
             chosen = {*gold, *others[: max(TRAIN_CANDIDATES, keep + 1) - len(gold)]}
             offered = [doc_id for doc_id in offered if doc_id in chosen]
         numbers = [number for number, doc_id in enumerate(offered, start=1) if doc_id in example.gold_doc_ids]
-        return _staged(example, offered, {"candidates": _lines(example.kb_id, offered), output: numbers[:keep]})
+        return _staged(example, offered, {"candidates": _lines(example, offered, dated), output: numbers[:keep]})
 
     return _map(sets, make, "no gold fact among the candidates, or too few to choose from")
 
@@ -172,6 +177,6 @@ def _map(sets: Sets, make: Any, reason: str) -> Sets:
     return Sets(sides[0], sides[1], {**sets.dropped, reason: n_dropped} if n_dropped else sets.dropped)
 
 
-def _lines(kb_id: str, doc_ids: Sequence[str]) -> str:
-    kb = get_kb(kb_id)
-    return "\n".join(numbered([kb.text(doc_id) for doc_id in doc_ids]))
+def _lines(example: dspy.Example, doc_ids: Sequence[str], dated: bool) -> str:
+    shown = candidates(get_kb(example.kb_id), (), as_pool(doc_ids), example.reference_date if dated else None)
+    return "\n".join(numbered([fact.text for fact in shown]))

@@ -108,13 +108,13 @@ def examples_for(
         ConfigError: A side has no example left.
         Stop: Making candidates hit a limit or a failure.
     """
-    made = sets
+    made, dated = sets, program.config.agents.annotate_dates
     if group.name == "answerer":
-        made = answer_sets(sets, settings.n_distractors, settings.seed)
+        made = answer_sets(sets, settings.n_distractors, settings.seed, dated=dated)
     elif group.staged:
         agent = getattr(program, group.name)
         traces = recorded if recorded is not None else make_traces(group, program, sets, settings.threads)
-        made = filter_sets(sets, group.name, traces, agent.keep, agent.output)
+        made = filter_sets(sets, group.name, traces, agent.keep, agent.output, dated=dated)
     for part, side in (("train", made.train), ("dev", made.dev)):
         if not side:
             reasons = ", ".join(f"{reason}: {n}" for reason, n in made.dropped.items()) or "none given"

@@ -108,6 +108,7 @@ def script(**skills):
         "planner": lambda _: {"cues": [{"direction": "notes", "why": "may block", "anchors": []}]},
         "views": lambda prompt: {"queries": [f"decisive note {re.search(r'visit[0-9]+', request_of(prompt)).group()}"]},
         "pre_filter": chooser("keep", skill["pre_filter"]),
+        "second_look": lambda _: {"useful": [1, 2], "missing": []},
         "post_filter": chooser("selected", skill["post_filter"]),
         "answerer": answerer(skill["answerer"]),
         None: proposer,

@@ -9,7 +9,7 @@ from dspy.lm15 import Message, Response, TokenLogprob, TopLogprob, Usage
 from known_skill import answerer, compilation, hinted, script
 from scripted import ScriptedEngine, prompt_of, scripted_lm
 
-from pace_dspy.artifacts import load_program
+from pace_dspy.artifacts import fingerprint, load_program, save_program
 from pace_dspy.backends.logprobs import choice_probabilities
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
@@ -100,11 +100,6 @@ def never(prompt, shown):
     return False
 
 
-def blind_lm():
-    lm = scripted_lm(script(answerer=never))
-    return lm.copy(engine=ProbabilityEngine(script(answerer=never)))
-
-
 def make_blind(tmp_path, **settings):
     from pace_dspy.backends.lm import BackendLM
     from pace_dspy.backends.profiles import get_profile
@@ -127,6 +122,8 @@ def test_calibration_is_fitted_saved_loaded_and_applied(tmp_path):
     assert not result.groups[0].changed
     loaded = load_program(tmp_path / "made", PaceMakerConfig(), backend="openai-compatible")
     assert loaded.answerer.threshold == pytest.approx(0.2)
+    save_program(loaded, tmp_path / "plain", backend="openai-compatible")
+    assert fingerprint(tmp_path / "plain") != fingerprint(tmp_path / "made"), "the threshold is part of what it does"
     from pace_dspy.optimization.examples import answer_sets
     from pace_dspy.optimization.stage_programs import alone
 

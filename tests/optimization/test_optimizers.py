@@ -109,6 +109,18 @@ def test_a_program_that_cannot_be_improved_is_called_unchanged(tmp_path, optimiz
     assert not result.changed
 
 
+@pytest.mark.parametrize(
+    ("config", "groups"),
+    [("lite", ["answerer"]), ("plus", ["planner,views", "second_look", "post_filter", "answerer"])],
+)
+def test_other_configs_compile_the_agents_they_ask(tmp_path, config, groups):
+    made, _ = compilation(tmp_path, "bootstrap", stages="all", config=config, calls=300)
+    result = run(made)
+    assert [group.name for group in result.groups] == groups
+    assert result.groups[-1].after == 1.0
+    load_program(tmp_path / "made", PaceMakerConfig.load(config), backend="openai-compatible")
+
+
 def test_filters_learn_on_frozen_lists_with_one_call_a_sample(tmp_path):
     made, lm = compilation(tmp_path, "bootstrap-rs", lm=scripted_lm(script(post_filter=hinted)), stages="filters")
     result = run(made)
