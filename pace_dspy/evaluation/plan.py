@@ -12,7 +12,7 @@ from typing import Any
 
 import dspy
 
-from pace_dspy.artifacts import load_program
+from pace_dspy.artifacts import fingerprint, load_program
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
 from pace_dspy.backends.overrides import parse_settings
@@ -124,7 +124,7 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
         part=settings.part,
         backends={"agents": _identity(lm), "answerer": _identity(answer_lm or lm)},
         embedder=embedder.id,
-        program=None if settings.program is None else _file_hash(settings.program),
+        program=None if settings.program is None else fingerprint(settings.program),
         seed=settings.seed,
         arguments={
             "cases": list(settings.cases),
@@ -208,11 +208,6 @@ def _jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
 
 def _identity(lm: BackendLM | None) -> str | None:
     return None if lm is None else lm.label
-
-
-def _file_hash(source: Path) -> str:
-    path = source / "program.json" if source.is_dir() else source
-    return _text_hash(path.read_text(encoding="utf-8"))
 
 
 def _text_hash(text: str) -> str:
