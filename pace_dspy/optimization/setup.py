@@ -267,6 +267,8 @@ def _plans(
         total = total + each(plan.expected)
         if group.staged and group.name != "answerer" and settings.recorded is None:
             total = total + each(size.n_train + size.n_dev)
+        if settings.calibrate and "answerer" in group.stages:
+            total = total + each(size.n_dev)
         if prompt_lm is not None:
             total = total + prompt_cost(prompt_lm, plan.proposal_calls)
     return tuple(plans), total
