@@ -51,9 +51,10 @@ ROWS: dict[str, PaceMakerConfig] = {
     "lite without term links (kNN only)": lite({"graph": "knn"}),
     "lite without kNN (terms only)": lite({"graph": "terms"}),
     "lite with bfs for PageRank": lite({"walk": "bfs"}),
-    "lite without binding wording": lite({"seed_prior": 0.0, "pool_prior": 0.0}),
-    "lite without spread": lite(agents={"spread": 1.0}),
+    "lite without second walk": lite({"second_walk": 0.0}),
+    "lite without binding wording": lite({"seed_prior": 0.0, "pool_prior": 0.0}, {"wording": 0.0}),
     "lite without restart discount": lite(agents={"restart_discount": 0.0}),
+    "lite with spread": lite(agents={"spread": 0.8}),
     "lite with template views": lite(agents={"views": "rules"}),
 }
 

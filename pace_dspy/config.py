@@ -40,6 +40,7 @@ class RetrievalConfig(_Group):
     pool: int = Field(50, ge=1, description="Ours: facts a ppr walk hands on.")
     damping: float = Field(0.5, ge=0, lt=1, description="Ours: chance to go on walking instead of restarting.")
     knn_share: float = Field(0.2, ge=0, le=1, description="Ours: chance of a neighbour step in the hybrid graph.")
+    second_walk: float = Field(0.0, ge=0, lt=1, description="Ours: share of a ppr walk that starts from what it found.")
     seed_prior: float = Field(0.0, ge=0, description="Ours: how much binding wording raises a seed's weight.")
     pool_prior: float = Field(0.0, ge=0, description="Ours: how much binding wording raises a fact's rank.")
 
@@ -66,6 +67,7 @@ class AgentsConfig(_Group):
 
     spread: float = Field(0.8, gt=0, le=1, description="Ours: what a second fact about the same thing still counts.")
     restart_discount: float = Field(0.5, ge=0, le=1, description="Ours: part of a seed's own mass that is taken off.")
+    wording: float = Field(0.4, ge=0, description="Ours: how much binding wording raises a fact in the rule filter.")
     clash_notes: bool = Field(False, description="Ours: show the answerer what follows from times and durations.")
     annotate_dates: bool = Field(False, description="Ours: write the weekday behind explicit dates in prompts.")
 
@@ -156,10 +158,11 @@ STRUCTURE: dict[str, Any] = {
     "people_channel": 1.0,
     "graph": "hybrid",
     "walk": "ppr",
-    "seed_prior": 0.3,
-    "pool_prior": 0.6,
+    "second_walk": 0.5,
+    "pool_prior": 0.4,
 }
-"""Structure first (ours): channels, term links and PageRank, tuned on the train and dev personas of PACE-mini."""
+"""Structure first (ours): channels, term links and PageRank. Chosen on the train and dev personas of PACE-mini, each
+number from the middle of a range that does as well (`experiments/evidence_lab.py`)."""
 
 NAMED_CONFIGS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -170,6 +173,8 @@ NAMED_CONFIGS: dict[str, dict[str, Any]] = {
             "views": "off",
             "pre_filter": "off",
             "post_filter": "rules",
+            "spread": 1.0,
+            "restart_discount": 1.0,
             "clash_notes": True,
             "annotate_dates": True,
         },

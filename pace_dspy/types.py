@@ -136,7 +136,7 @@ class Candidate:
         text: Its sentence.
         score: Fused score (0.0 for a fact that only the breadth-first walk reached), or the score of a PageRank walk.
         hop: Hop that reached it; 0 for a seed or a fact of the fused list.
-        restart: Part of a PageRank score that is only there because the fact is a seed.
+        restart: Part of a PageRank score that is only there because a walk restarts at the fact.
     """
 
     doc_id: str
@@ -204,7 +204,7 @@ class PoolFact:
         doc_id: The fact.
         hop: Hop of the breadth-first walk that reached it (0 = seed); for a PageRank walk 0 = seed, 1 = reached.
         score: Score of a PageRank walk, higher is nearer to the seeds; 0.0 for the breadth-first walk.
-        restart: Part of ``score`` that is only there because the fact is a seed.
+        restart: Part of ``score`` that is only there because a walk restarts at the fact.
         via: For a PageRank walk, its strongest link: ``seed``, ``neighbour of ID`` or ``shares 'TERM' with ID``.
     """
 

@@ -29,7 +29,9 @@ class Reached:
     Attributes:
         position: The fact, by row.
         score: Share of the walker's time in [0, 1], higher is nearer to the seeds.
-        restart: Part of the score that is only there because the fact is a seed; 0 for any other.
+        restart: Part of the score that is only there because the walker restarts at the fact; what is left is how much
+            the facts around speak for it. With one walk it is 0 for all but the seeds, and it is always 0 for a fact
+            that shares no term with any other, because none can speak for it.
         kind: What gives most of the score: being a ``seed``, a ``knn`` neighbour or a ``term`` link.
         neighbour: The fact at the other end of the strongest link, ``None`` for a seed.
         term: The strongest shared term of a ``term`` link.
@@ -49,12 +51,13 @@ class FactGraph:
     Args:
         knn: ``(n, n)`` CSR, column j holds the chances to step from j to its neighbours (columns sum to <= 1).
         terms: The same for term links.
-        links: Names the terms behind a link; ``None`` without term links.
+        links: Names the terms behind a link; ``None`` in a graph of neighbours only.
     """
 
     def __init__(self, knn: sp.csr_matrix, terms: sp.csr_matrix, links: TermLinks | None) -> None:
         self.knn, self.terms, self.links = knn, terms, links
         self.transition = (knn + terms).tocsr()
+        self.alone = np.diff(terms.indptr) == 0 if links is not None else np.zeros(terms.shape[0], dtype=np.bool_)
 
     @classmethod
     def build(
@@ -91,7 +94,9 @@ class FactGraph:
         if graph == "hybrid":
             share[has_near & ~has_term] = 1.0
             share[has_term & ~has_near] = 0.0
-        return cls((near @ sp.diags(share)).tocsr(), (term @ sp.diags(1 - share)).tocsr(), links)
+        return cls(
+            (near @ sp.diags(share)).tocsr(), (term @ sp.diags(1 - share)).tocsr(), None if graph == "knn" else links
+        )
 
     def __len__(self) -> int:
         return int(self.transition.shape[0])
@@ -144,8 +149,13 @@ class FactGraph:
         prior: Scores | None = None,
         damping: float = 0.5,
         iterations: int = 15,
+        second: float = 0.0,
     ) -> tuple[Reached, ...]:
         """Return the ``pool`` facts nearest to the seeds, best first (ties in corpus order), each with its reason.
+
+        A second walk, when asked for, restarts from the ``pool`` facts that the first one found by their surroundings:
+        weighted by ``(score - restart) * prior``. A chain of facts that speak for each other rises, a fact that only
+        resembles the request does not.
 
         Args:
             seeds: Weight > 0 by position.
@@ -154,32 +164,43 @@ class FactGraph:
                 the result are without it. ``None``: all 1.
             damping: See `pagerank`.
             iterations: See `pagerank`.
+            second: Share of the second walk in scores and restarts, in [0, 1); 0 is one walk.
 
         Raises:
-            ValueError: See `pagerank`; or ``pool`` < 0, or ``prior`` of another length.
+            ValueError: See `pagerank`; or ``pool`` < 0, ``prior`` of another length, or ``second`` out of range.
         """
         if pool < 0 or (prior is not None and prior.shape != (len(self),)):
             raise ValueError(
                 f"pool must be at least 0, received {pool}; prior needs shape ({len(self)},), "
                 f"received {None if prior is None else prior.shape}"
             )
+        if not 0.0 <= second < 1.0:
+            raise ValueError(f"second must be in [0, 1), received {second}; 0 is one walk")
         score = self.pagerank(seeds, damping=damping, iterations=iterations)
+        seeded = (1 - damping) * self.restart(seeds)
+        restart = np.where(self.alone, 0, seeded)
+        worth = np.maximum(score - restart, 0) * (1.0 if prior is None else prior)
+        starts = {at: float(worth[at]) for at in np.argsort(-worth, kind="stable")[:pool].tolist() if worth[at] > 0}
+        if second and starts:
+            again = self.pagerank(starts, damping=damping, iterations=iterations)
+            score = (1 - second) * score + second * again
+            seeded = (1 - second) * seeded
+            restart = np.where(self.alone, 0, seeded + second * (1 - damping) * self.restart(starts))
         best = np.argsort(-(score if prior is None else score * prior), kind="stable")[:pool]
         best = best[score[best] > 0]
-        restart = ((1 - damping) * self.restart(seeds))[best]
         near, near_from = _strongest(self.knn[best], score)
         term, term_from = _strongest(self.terms[best], score)
         reached = []
         for rank, position in enumerate(best.tolist()):
-            value, seed = float(score[position]), float(restart[rank])
+            value, seed, own = float(score[position]), float(seeded[position]), float(restart[position])
             if seed > damping * max(near[rank], term[rank]) or max(near[rank], term[rank]) <= 0:
-                reached.append(Reached(position, value, seed, "seed"))
+                reached.append(Reached(position, value, own, "seed"))
             elif term[rank] >= near[rank]:
                 other = int(term_from[rank])
                 shared = self.links.shared(position, other) if self.links is not None else ()
-                reached.append(Reached(position, value, seed, "term", other, shared[0].key if shared else None))
+                reached.append(Reached(position, value, own, "term", other, shared[0].key if shared else None))
             else:
-                reached.append(Reached(position, value, seed, "knn", int(near_from[rank])))
+                reached.append(Reached(position, value, own, "knn", int(near_from[rank])))
         return tuple(reached)
 
 

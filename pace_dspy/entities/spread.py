@@ -10,11 +10,12 @@ from pace_dspy.entities.ppr import Reached
 
 
 def evidence_scores(
-    reached: Sequence[Reached], strengths: Sequence[int], *, restart_discount: float = 0.5, weight: float = 0.6
+    reached: Sequence[Reached], strengths: Sequence[int], *, restart_discount: float = 1.0, weight: float = 0.4
 ) -> list[float]:
     """Return the score by which facts of a walk compete for the evidence: ``(score - d * restart) * e^(w * strength)``.
 
-    Without the discount the seeds, which are the facts most like the request, fill the evidence by themselves.
+    Without the discount the seeds, which are the facts most like the request, fill the evidence by themselves. With
+    the whole of it a seed counts as much as the facts around speak for it.
 
     Args:
         reached: Facts of the walk.

@@ -31,7 +31,7 @@ def make_views(agents: AgentsConfig) -> dspy.Module:
 def make_pre_filter(agents: AgentsConfig) -> dspy.Module:
     """Return the filter before the walk."""
     if agents.pre_filter == "rules":
-        return EmbeddingFilter(agents.seeds, penalty=agents.spread, restart_discount=agents.restart_discount)
+        return _rule_filter(agents, agents.seeds)
     return PreHopFilter(agents.seeds) if agents.pre_filter == "model" else KeepFirst(agents.seeds)
 
 
@@ -43,10 +43,16 @@ def make_second_look(agents: AgentsConfig) -> dspy.Module | None:
 def make_post_filter(agents: AgentsConfig) -> dspy.Module:
     """Return the filter after the walk."""
     if agents.post_filter == "rules":
-        return EmbeddingFilter(agents.evidence, penalty=agents.spread, restart_discount=agents.restart_discount)
+        return _rule_filter(agents, agents.evidence)
     return PostHopFilter(agents.evidence) if agents.post_filter == "model" else KeepFirst(agents.evidence)
 
 
 def make_answerer(agents: AgentsConfig) -> dspy.Module:
     """Return the answerer of a config."""
     return Answerer() if agents.answerer == "model" else NoAnswerer()
+
+
+def _rule_filter(agents: AgentsConfig, keep: int) -> EmbeddingFilter:
+    return EmbeddingFilter(
+        keep, penalty=agents.spread, restart_discount=agents.restart_discount, wording=agents.wording
+    )

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import dspy
 
-from pace_dspy.entities import constraint_strength, evidence_scores, spread
+from pace_dspy.entities import evidence_scores, spread
 from pace_dspy.entities.ppr import Reached
 from pace_dspy.kb_context import context_of
 from pace_dspy.retrieval import get_kb
 from pace_dspy.temporal import find_times
 from pace_dspy.types import Candidate, Cue, Task, View
 
-WORDING_WEIGHT = 0.6
 MAX_PEOPLE = 3
 MAX_THINGS = 4
 
@@ -79,21 +78,25 @@ class TemplateViews(dspy.Module):
 
 
 class EmbeddingFilter(dspy.Module):
-    """Choose facts by score, binding wording and diversity: ten facts shall not be ten versions of one.
+    """Choose facts by what the facts around say for them, and by binding wording.
 
-    The score is the fused score (which ranks by similarity to any view) or that of the PageRank walk, less half of
-    what a seed owes to being a seed. A fact about a word of the request that chosen facts are about already counts
-    less each time.
+    The score is the fused score (which ranks by similarity to any view) or that of the PageRank walk, less what a
+    fact owes to being a seed: the ten facts most like a request are many versions of one, and say little about what
+    stands against it. ``penalty`` discounts a fact about a word of the request that chosen facts are about already;
+    it helps where seeds keep a part of their own mass.
 
     Args:
         keep: Most facts kept.
-        penalty: What a further fact about the same thing still counts, in (0, 1].
+        penalty: What a further fact about the same thing still counts, in (0, 1]; 1 is no discount.
         restart_discount: Part of a seed's own mass that is taken off, in [0, 1].
+        wording: What each kind of binding words adds to the logarithm of a score, >= 0.
     """
 
-    def __init__(self, keep: int = 10, *, penalty: float = 0.8, restart_discount: float = 0.5) -> None:
+    def __init__(
+        self, keep: int = 10, *, penalty: float = 1.0, restart_discount: float = 1.0, wording: float = 0.4
+    ) -> None:
         super().__init__()
-        self.keep, self.penalty, self.restart_discount = keep, penalty, restart_discount
+        self.keep, self.penalty, self.restart_discount, self.wording = keep, penalty, restart_discount, wording
 
     def forward(self, task: Task, candidates: Sequence[Candidate]) -> tuple[str, ...]:
         """Return the ids kept, best first."""
@@ -105,7 +108,7 @@ class EmbeddingFilter(dspy.Module):
             Reached(row, candidate.score, candidate.restart, "seed")
             for row, candidate in zip(rows, candidates, strict=True)
         ]
-        strengths = [constraint_strength(candidate.text) for candidate in candidates]
-        scores = evidence_scores(reached, strengths, restart_discount=self.restart_discount, weight=WORDING_WEIGHT)
+        strengths = [int(context.strengths[row]) for row in rows]
+        scores = evidence_scores(reached, strengths, restart_discount=self.restart_discount, weight=self.wording)
         about = [anchors & context.keys[row] for row in rows]
         return tuple(candidates[at].doc_id for at in spread(scores, about, self.keep, penalty=self.penalty))

@@ -10,7 +10,7 @@ import numpy as np
 
 from pace_dspy.config import RetrievalConfig
 from pace_dspy.entities import Reached
-from pace_dspy.kb_context import KbContext, context_of
+from pace_dspy.kb_context import context_of
 from pace_dspy.retrieval import KbIndex
 from pace_dspy.types import PoolFact, Task, Trace
 
@@ -64,11 +64,11 @@ def pagerank_pool(
     lifted = {row: weight * float(np.exp(settings.seed_prior * context.strengths[row])) for row, weight in rows.items()}
     graph = context.graph(settings.graph, kb, settings.knn_share)
     prior = np.exp(settings.pool_prior * context.strengths).astype(np.float32) if settings.pool_prior else None
-    reached = graph.walk(lifted, settings.pool, prior=prior, damping=settings.damping)
-    return tuple(_pool_fact(kb, context, fact) for fact in reached)
+    reached = graph.walk(lifted, settings.pool, prior=prior, damping=settings.damping, second=settings.second_walk)
+    return tuple(_pool_fact(kb, fact, int(fact.position not in rows)) for fact in reached)
 
 
-def _pool_fact(kb: KbIndex, context: KbContext, fact: Reached) -> PoolFact:
+def _pool_fact(kb: KbIndex, fact: Reached, hop: int) -> PoolFact:
     other = None if fact.neighbour is None else kb.doc_ids[fact.neighbour]
     via = {"seed": "seed", "knn": f"neighbour of {other}", "term": f"shares {fact.term!r} with {other}"}[fact.kind]
-    return PoolFact(kb.doc_ids[fact.position], int(fact.restart == 0), fact.score, fact.restart, via)
+    return PoolFact(kb.doc_ids[fact.position], hop, fact.score, fact.restart, via)

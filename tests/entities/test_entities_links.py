@@ -43,6 +43,20 @@ def test_shared_terms_strongest_first():
     assert TermLinks(rows).shared(0, 0) == TermLinks(rows).shared(0, 5) == ()
 
 
+def test_a_name_links_more_than_a_word_as_rare():
+    # ln(6/3)^2/2 = 0.2402 for a word in two of five facts, six times that for a name
+    links = TermLinks(ROWS, names=frozenset("a"))
+    assert links.matrix[0, 1] == pytest.approx(6 * math.log(2) ** 2 / 2)
+    assert links.matrix[0, 2] == pytest.approx(math.log(2) ** 2 / 2)
+    assert TermLinks(ROWS, names=frozenset("a"), name_weight=1.0).matrix[0, 1] == links.matrix[0, 2]
+    texts = ["The bell rang for Milan.", "A bell, said Milan.", "Rain.", "Snow."]
+    first, second = TermLinks.build(Vocabulary.build(texts), texts).shared(0, 1)
+    assert (first.key, second.key) == ("milan", "bell")
+    assert first.weight == pytest.approx(6 * second.weight)
+    with pytest.raises(ValueError, match="name_weight must be a positive number, received 0"):
+        TermLinks(ROWS, name_weight=0)
+
+
 def test_hubs_link_nothing():
     rows = [frozenset({"owner", str(at // 2)}) for at in range(12)]
     assert "owner" in TermLinks(rows, hub_min=12).keys
@@ -65,6 +79,8 @@ def test_repair_equals_a_new_build():
     assert repaired.keys == fresh.keys
     np.testing.assert_array_equal(repaired.matrix.toarray(), fresh.matrix.toarray())
     assert repaired.matrix[0, 3] > 0  # a joins the first fact and the new one
+    named = TermLinks(ROWS, names=frozenset("c")).repaired(added=[frozenset("z")], names=frozenset("z"))
+    assert named.names == {"c", "z"}
 
 
 def test_same_day_links_facts_without_a_common_word():

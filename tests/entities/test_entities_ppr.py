@@ -79,6 +79,34 @@ def test_prior_changes_the_order_not_the_scores():
     assert {f.position: f.score for f in plain} == {f.position: f.score for f in tilted}
 
 
+def test_second_walk_by_hand():
+    # First walk from 0: scores 7/12, 1/3, 1/12, beyond the restart of 1/2 at 0: 1/12, 1/3, 1/12. These sum to 1/2, so
+    # the second walk restarts with 1/6, 2/3, 1/6: s0 = s2 = 1/12 + s1/4, s1 = 1/3 + (s0 + s2)/2, so s1 = 5/9 and
+    # s0 = s2 = 2/9. Half of each: 29/72, 4/9, 11/72; restarts 1/4 + 1/24 = 7/24, 1/6, 1/24.
+    graph = FactGraph.build("terms", knn(4), CHAIN)
+    first, second, third = graph.walk({0: 1.0}, 10, iterations=40, second=0.5)
+    assert first == Reached(1, pytest.approx(4 / 9, abs=1e-6), pytest.approx(1 / 6, abs=1e-6), "term", 0, "a")
+    assert second == Reached(0, pytest.approx(29 / 72, abs=1e-6), pytest.approx(7 / 24, abs=1e-6), "seed")
+    assert third == Reached(2, pytest.approx(11 / 72, abs=1e-6), pytest.approx(1 / 24, abs=1e-6), "term", 1, "b")
+
+
+def test_second_walk_starts_from_bound_facts_of_the_pool_only():
+    # prior 8 on fact 2: worth 1/12, 1/3, 8/12; a pool of one fact leaves 2 as the only start
+    graph = FactGraph.build("terms", knn(4), CHAIN)
+    prior = np.array([1, 1, 8, 1], dtype=np.float32)
+    (found,) = graph.walk({0: 1.0}, 1, prior=prior, iterations=40, second=0.5)
+    assert found == Reached(2, pytest.approx((1 / 12 + 7 / 12) / 2, abs=1e-6), pytest.approx(0.25), "term", 1, "b")
+
+
+def test_a_fact_that_shares_no_term_keeps_its_whole_score():
+    graph = FactGraph.build("hybrid", knn(4), CHAIN)
+    reached = {fact.position: fact for fact in graph.walk({0: 1.0, 3: 1.0}, 4)}
+    assert reached[3].restart == 0
+    assert reached[0].restart == pytest.approx(0.25)
+    near = {fact.position: fact for fact in FactGraph.build("knn", knn(4), CHAIN).walk({3: 1.0}, 4)}
+    assert near[3].restart == 0.5
+
+
 def test_ties_in_corpus_order_and_the_same_each_time():
     links = TermLinks([frozenset("ab"), frozenset("a"), frozenset("b")])
     walks = [FactGraph.build("terms", knn(3), links).walk({0: 1.0}, 3) for _ in range(2)]
@@ -105,6 +133,7 @@ def test_tiny_and_identical(n, kind):
         (lambda g: g.pagerank({0: 0.0}), "weights > 0"),
         (lambda g: g.pagerank({0: float("nan")}), "weights > 0"),
         (lambda g: g.pagerank({0: 1.0}, damping=1.0), r"damping 1.0 must be in \[0, 1\)"),
+        (lambda g: g.walk({0: 1.0}, 1, second=1.0), r"second must be in \[0, 1\), received 1.0"),
         (lambda g: g.walk({0: 1.0}, -1), "pool must be at least 0"),
         (lambda g: g.walk({0: 1.0}, 1, prior=np.ones(2, dtype=np.float32)), r"prior needs shape \(4,\)"),
         (lambda g: FactGraph.build("hops", knn(4), CHAIN), "use one of knn, terms, hybrid"),
@@ -121,8 +150,10 @@ def test_refusals(call, message):
 
 def test_evidence_scores_by_hand():
     facts = [Reached(0, 0.6, 0.5, "seed"), Reached(4, 0.2, 0.0, "term", 0, "a")]
-    # 0.6 - 0.5 * 0.5 = 0.35 without wording; 0.2 * e^(0.6 * 2) = 0.664
-    assert evidence_scores(facts, [0, 2]) == pytest.approx([0.35, 0.6640], abs=1e-4)
+    # 0.6 - 0.5 = 0.1 without wording; 0.2 * e^(0.4 * 2) = 0.4451
+    assert evidence_scores(facts, [0, 2]) == pytest.approx([0.1, 0.4451], abs=1e-4)
+    # 0.6 - 0.5 * 0.5 = 0.35; 0.2 * e^(0.6 * 2) = 0.664
+    assert evidence_scores(facts, [0, 2], restart_discount=0.5, weight=0.6) == pytest.approx([0.35, 0.6640], abs=1e-4)
     assert evidence_scores(facts, [0, 2], restart_discount=0, weight=0) == pytest.approx([0.6, 0.2])
 
 

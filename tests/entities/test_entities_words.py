@@ -85,7 +85,7 @@ def test_pair_needs_adjacent_words():
     ("text", "kinds"),
     [
         ("The museum opens only on Saturdays.", {"scope"}),
-        ("Varnish takes three days and must stay dry until Friday.", {"amount", "duty", "bounds"}),
+        ("Varnish takes three days and must stay dry until Friday.", {"measure", "duty", "bounds"}),
         ("Ines promised to keep it.", {"promise"}),
         ("Milo is allergic to sesame.", {"body"}),
         ("The bridge is closed.", {"state"}),
