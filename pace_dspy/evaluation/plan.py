@@ -114,7 +114,7 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
     attach_answer_lm(program, answer_lm)
     preflight(lm, program)
     embedder = make_embedder(settings.embedder)
-    jobs = _jobs(settings, dataset)
+    jobs = chosen_jobs(settings, dataset)
     manifest = RunManifest(
         method=settings.method,
         config=config.model_dump(mode="json"),
@@ -190,7 +190,12 @@ def _models(settings: RunSettings, config: PaceMakerConfig) -> tuple[BackendLM |
     return make_role_lms(make, settings.backend, settings.answer_backend, changes)
 
 
-def _jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
+def chosen_jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
+    """Return the requests that the settings ask for, in data order.
+
+    Raises:
+        ConfigError: An unknown persona, or nothing to run.
+    """
     known = [case.case_id for case in dataset.cases]
     unknown = [case_id for case_id in settings.cases if case_id not in known]
     if unknown:

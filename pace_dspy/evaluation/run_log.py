@@ -49,11 +49,15 @@ class RunLog:
         tracker: Where to.
         plan: The run; its store may hold rows of earlier starts.
         group: Key of the parent run, for example the experiment's name.
+        group_name: Name of the parent run, its key by default.
         trace_share: Share of the requests whose DSPy trace is logged, in [0, 1]; chosen by request id.
     """
 
-    def __init__(self, tracker: Tracker, plan: Plan, *, group: str, trace_share: float = 0.0) -> None:
+    def __init__(
+        self, tracker: Tracker, plan: Plan, *, group: str, group_name: str | None = None, trace_share: float = 0.0
+    ) -> None:
         self.tracker, self.plan, self.group, self.trace_share = tracker, plan, group, trace_share
+        self.group_name = group_name or group
         self.run_id: str | None = None
         self._place = f"{tracker.place}/{tracker.experiment}/{group}"
         self._parent: str | None = None
@@ -106,7 +110,7 @@ class RunLog:
         self._old = _read_records(plan.store.folder).get(self._place)
         card = run_card(plan.store.manifest)
         tags = {**card.tags, "n_requests": str(len(plan.jobs)), "trace_share": str(self.trace_share)}
-        self._parent = tracker.group(self.group, self.group, {"commit": card.tags["commit"]})
+        self._parent = tracker.group(self.group, self.group_name, {"commit": card.tags["commit"]})
         self.run_id = run_id = tracker.start(self._old.run_id if self._old else None, self._parent, card.name, tags)
         if run_id is None:
             return

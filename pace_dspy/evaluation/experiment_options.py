@@ -1,0 +1,112 @@
+"""The flags that all experiments share, so that the same command runs on mini with a local model and on PACE."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pace_dspy.evaluation.grid import Grid
+from pace_dspy.evaluation.plan import RunSettings
+
+
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """What a user asked of an experiment; see ``--help`` of any script in ``experiments/``."""
+
+    base: RunSettings
+    backends: tuple[str, ...]
+    configs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    only: tuple[str, ...]
+    out: Path
+    dry_run: bool
+    track: bool
+    experiment: str
+    trace_share: float
+    max_usd: float | None
+    max_minutes: float | None
+    measured: tuple[Path, ...]
+    judges: tuple[str, ...]
+    report: bool
+
+
+def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOptions:
+    """Read the command line of an experiment.
+
+    Args:
+        grid: The experiment; names the defaults.
+        argv: Arguments, the process's own by default.
+    """
+    parser = _parser(grid)
+    given = parser.parse_args(argv)
+    if given.second_judge and not given.judge_backend:
+        parser.error("--second-judge needs --judge-backend")
+    if not 0 <= given.trace_share <= 1:
+        parser.error(f"--trace-share must be between 0 and 1, received {given.trace_share}")
+    if given.limit is not None and given.limit < 1:
+        parser.error(f"--limit must be at least 1, received {given.limit}")
+    base = RunSettings(
+        data=given.data,
+        answer_backend=given.answer_backend,
+        backend_settings=tuple(given.set),
+        cases=tuple(given.case),
+        limit=given.limit,
+        split_file=given.split_file,
+        part=given.part,
+        concurrency=given.concurrency,
+        embedder=given.embedder,
+        index=given.index,
+        cache=given.cache,
+    )
+    data = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in Path(given.data).name)
+    return ExperimentOptions(
+        base=base,
+        backends=tuple(dict.fromkeys(given.backend or ["local"])),
+        configs=tuple(given.config),
+        seeds=tuple(dict.fromkeys(given.seed or [0])),
+        only=tuple(given.only),
+        out=given.out or Path("artifacts") / "runs" / f"{grid.name}-{data}-{given.part}",
+        dry_run=given.dry_run,
+        track=given.track,
+        experiment=given.experiment or grid.name,
+        trace_share=given.trace_share,
+        max_usd=given.max_usd,
+        max_minutes=given.max_minutes,
+        measured=tuple(given.measured),
+        judges=tuple(name for name in (given.judge_backend, given.second_judge) if name),
+        report=given.report,
+    )
+
+
+def _parser(grid: Grid) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=f"{grid.title}. Start it again to continue after any stop.")
+    add = parser.add_argument
+    add("--data", default="mini", help="mini, a folder in a PACE layout, or p2chp2t/pace (default: mini)")
+    add("--split-file", type=Path, help="split by persona; mini brings its own")
+    add("--part", default="all", help="all, train, dev or test (default: all)")
+    add("--backend", action="append", help="backend profile, or none; may be repeated (default: local)")
+    add("--answer-backend", help="another backend for the answerer")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="change a field of the backend's profile")
+    add("--config", action="append", default=[], help="named config or file in place of paper; may be repeated")
+    add("--only", action="append", default=[], metavar="TEXT", help="only runs whose name holds TEXT")
+    add("--case", action="append", default=[], help="only this persona; may be repeated")
+    add("--limit", type=int, help="only the first N requests")
+    add("--seed", type=int, action="append", help="may be repeated (default: 0)")
+    add("--embedder", default=RunSettings.embedder, help="minilm, st:NAME or openai:MODEL@BASE_URL")
+    add("--index", type=Path, help="folder of stored indexes (default: the user's cache folder)")
+    add("--concurrency", type=int, help="requests in flight (default: the backend's slots)")
+    add("--out", type=Path, help="folder of the runs; runs of other experiments in it are reused")
+    add("--judge-backend", help="judge every answer with this backend")
+    add("--second-judge", help="another judge, for the agreement")
+    add("--max-usd", type=float, help="stop after this much money")
+    add("--max-minutes", type=float, help="stop after this long")
+    add("--measured", type=Path, action="append", default=[], metavar="RUN", help="run folder to estimate from")
+    add("--dry-run", action="store_true", help="print calls, tokens, price and time expected, and stop")
+    add("--experiment", help=f"MLflow experiment (default: {grid.name})")
+    add("--trace-share", type=float, default=0.1, help="share of requests whose DSPy trace is logged (default: 0.1)")
+    add("--no-track", dest="track", action="store_false", help="do not log to MLflow")
+    add("--no-cache", dest="cache", action="store_false", help="ask anew instead of reusing validated replies")
+    add("--no-report", dest="report", action="store_false", help="write no HTML report")
+    return parser
