@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import platformdirs
 
-from pace_dspy.retrieval import Embedder, KbIndex, load_or_build, register_kb
+from pace_dspy.retrieval import (
+    CachedEmbedder,
+    Embedder,
+    KbIndex,
+    LiveKb,
+    load_or_build,
+    register_kb,
+    register_live_kb,
+)
+from pace_dspy.retrieval.embedding_cache import CACHE_FOLDER
 from pace_dspy.types import Case, Fact
 
 INDEX_ENV = "PACE_INDEX_DIR"
+_WORKERS = 4
 
 
 def default_index_dir() -> Path:
     """Return ``$PACE_INDEX_DIR``, or the user's cache folder for indexes."""
     override = os.environ.get(INDEX_ENV)
     return Path(override) if override else Path(platformdirs.user_cache_dir("pace_dspy")) / "indexes"
+
+
+def cached(embedder: Embedder) -> Embedder:
+    """Return the embedder with the user's cache of vectors before it: no text is embedded twice for any KB.
+
+    The cache lies beside the indexes (``$PACE_INDEX_DIR`` or the user's cache folder), wherever an index is stored.
+    """
+    if isinstance(embedder, CachedEmbedder):
+        return embedder
+    return CachedEmbedder(embedder, default_index_dir() / CACHE_FOLDER)
 
 
 def open_kb(
@@ -46,8 +67,33 @@ def open_kb(
         ConfigError: ``kb_id`` may not become part of a path, or is in use for other facts.
     """
     place = folder or default_index_dir()
-    index = load_or_build(place, kb_id, facts, embedder, graph_k=graph_k, progress=progress)
+    index = load_or_build(place, kb_id, facts, cached(embedder), graph_k=graph_k, progress=progress)
     return register_kb(index, replace=True)
+
+
+def open_live_kb(
+    kb_id: str,
+    embedder: Embedder,
+    *,
+    folder: Path | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> LiveKb:
+    """Open a stored knowledge base for changes and register it: each request then finds its newest facts.
+
+    Args:
+        kb_id: Name of the knowledge base; its index must be stored (`open_kb`).
+        embedder: The one that built it.
+        folder: Where indexes are kept; the user's cache folder by default.
+        on_wait: Told, in one sentence, when another process is waited for.
+
+    Raises:
+        FileNotFoundError: No index of this knowledge base is stored.
+        IndexMismatchError: It was made by another embedder or version, or is damaged.
+        ConfigError: ``kb_id`` may not become part of a path.
+    """
+    live = LiveKb(folder or default_index_dir(), kb_id, cached(embedder), on_wait=on_wait)
+    register_live_kb(live, replace=True)
+    return live
 
 
 def open_cases(
@@ -58,14 +104,27 @@ def open_cases(
     graph_k: int = 10,
     on_case: Callable[[Case], None] | None = None,
 ) -> dict[str, str]:
-    """Open the knowledge base of every case.
+    """Open the knowledge base of every case, several at a time.
+
+    Args:
+        cases: The cases.
+        embedder: See `open_kb`.
+        folder: See `open_kb`.
+        graph_k: See `open_kb`.
+        on_case: Called from this thread after each case, in order.
 
     Returns:
         ``case_id`` -> ``kb_id``; one index a case, so that nobody's facts are ever searched for somebody else.
     """
+    listed, embedder = list(cases), cached(embedder)
+
+    def open_one(case: Case) -> str:
+        return open_kb(case.case_id, case.facts, embedder, folder=folder, graph_k=graph_k).kb_id
+
     opened = {}
-    for case in cases:
-        opened[case.case_id] = open_kb(case.case_id, case.facts, embedder, folder=folder, graph_k=graph_k).kb_id
-        if on_case is not None:
-            on_case(case)
+    with ThreadPoolExecutor(min(_WORKERS, os.cpu_count() or 1)) as pool:
+        for case, kb_id in zip(listed, pool.map(open_one, listed), strict=True):
+            opened[case.case_id] = kb_id
+            if on_case is not None:
+                on_case(case)
     return opened

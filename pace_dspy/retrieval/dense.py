@@ -1,14 +1,15 @@
-"""Dense retrieval: exact inner product on FAISS ``IndexFlatIP``."""
+"""Dense retrieval: exact inner product by FAISS over one matrix, which may be a mapped file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from functools import cached_property
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pace_dspy.retrieval.base import FloatMatrix
-from pace_dspy.retrieval.exact import TopK, exact_top_k, flat_index, stored_vectors
+from pace_dspy.retrieval.exact import TopK, exact_top_k
 from pace_dspy.retrieval.ids import DocIds, check_k, check_lengths
 from pace_dspy.retrieval.vectors import as_matrix
 
@@ -19,16 +20,23 @@ class DenseIndex:
     Paper: hybrid retrieval, dense side. Scores are float32 inner products (cosine similarity in [-1, 1] for unit
     vectors, higher is closer); equal scores come in corpus order (ours: FAISS leaves it open).
 
+    Facts that come and go share one matrix: a new fact is a row at its end, a removed one a row that no longer counts.
+
     Args:
-        doc_ids: Ids in corpus order.
-        index: ``IndexFlatIP`` with one vector an id.
+        doc_ids: n ids in corpus order.
+        matrix: ``(n_rows, dim)`` float32, C-contiguous; never written to.
+        rows: ``(n,)`` int64, ascending: the row of each fact; ``None`` when row i is fact i.
     """
 
-    def __init__(self, doc_ids: DocIds, index: Any) -> None:
-        if index.ntotal != len(doc_ids):
-            raise ValueError(f"{len(doc_ids)} doc_ids but {index.ntotal} vectors; give one for each fact")
+    def __init__(self, doc_ids: DocIds, matrix: FloatMatrix, rows: NDArray[np.int64] | None = None) -> None:
+        check_lengths(doc_ids, matrix if rows is None else rows, "vectors")
         self.doc_ids = doc_ids
-        self.faiss_index = index
+        self.matrix = _frozen(matrix)
+        self.rows = rows
+        self._alive: NDArray[np.bool_] | None = None
+        if rows is not None and len(rows) < len(matrix):
+            self._alive = np.zeros(len(matrix), dtype=bool)
+            self._alive[rows] = True
 
     @classmethod
     def build(cls, doc_ids: DocIds | Iterable[str], embeddings: ArrayLike) -> DenseIndex:
@@ -44,7 +52,7 @@ class DenseIndex:
         ids = DocIds.of(doc_ids)
         matrix = as_matrix(embeddings, "embeddings")
         check_lengths(ids, matrix, "embeddings")
-        return cls(ids, flat_index(matrix))
+        return cls(ids, matrix)
 
     def __len__(self) -> int:
         return len(self.doc_ids)
@@ -52,12 +60,21 @@ class DenseIndex:
     @property
     def dim(self) -> int:
         """Length of a vector."""
-        return int(self.faiss_index.d)
+        return int(self.matrix.shape[1])
 
-    @property
+    @cached_property
     def vectors(self) -> FloatMatrix:
-        """The indexed vectors, read-only view ``(n, dim)`` float32 in corpus order."""
-        return stored_vectors(self.faiss_index)
+        """The vectors in corpus order, read-only ``(n, dim)`` float32; a copy once facts were removed."""
+        return self.matrix if self._alive is None else _frozen(self.matrix[self.rows])
+
+    def vectors_at(self, positions: NDArray[np.int64]) -> FloatMatrix:
+        """Return the vectors of facts, ``(len(positions), dim)`` float32."""
+        picked: FloatMatrix = self.matrix[self.rows_at(positions)]
+        return picked
+
+    def rows_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of the matrix that hold facts."""
+        return positions if self.rows is None else self.rows[positions]
 
     def search(self, vectors: ArrayLike, k: int) -> list[list[tuple[str, float]]]:
         """Return the ``k`` nearest facts of every query vector, in one FAISS call.
@@ -74,11 +91,20 @@ class DenseIndex:
         """
         top = self.search_positions(vectors, k)
         return [
-            [(self.doc_ids[p], s) for p, s in zip(positions, scores, strict=True) if p >= 0]
+            list(zip(self.doc_ids.take(positions), scores, strict=True))
             for positions, scores in zip(top.positions.tolist(), top.scores.tolist(), strict=True)
         ]
 
     def search_positions(self, vectors: ArrayLike, k: int) -> TopK:
-        """Like `search`, with positions and scores as arrays."""
+        """Like `search`, with positions and scores as arrays ``(n_queries, min(k, n))``."""
         queries = as_matrix(vectors, "query vectors", dim=self.dim if len(self) else None)
-        return exact_top_k(self.faiss_index, queries, check_k(k))
+        top = exact_top_k(self.matrix, queries, check_k(k), self._alive)
+        if self.rows is None or self._alive is None:
+            return top
+        return TopK(np.searchsorted(self.rows, top.positions), top.scores)
+
+
+def _frozen(matrix: FloatMatrix) -> FloatMatrix:
+    view = matrix.view()
+    view.flags.writeable = False
+    return view

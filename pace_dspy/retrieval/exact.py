@@ -1,15 +1,15 @@
-"""Exact inner-product search on FAISS with scores and order that depend on nothing but the two vectors.
+"""Exact inner-product search with FAISS, with scores and order that depend on nothing but the two vectors.
 
 FAISS computes a score by one of several kernels, chosen by the number of queries, and leaves the order of equal
 scores open. So it proposes candidates (a few more than asked), which are scored again pair by pair in a fixed
-order of summation and sorted by (score descending, position ascending). A row whose cut falls into a group of
+order of summation and sorted by (score descending, row ascending). A query whose cut falls into a group of
 equal scores is searched deeper until the cut is certain. Equal facts thus always score equal, a view scores the
 same alone and in a batch, and a graph is the same on each build. Ours.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import faiss
 import numpy as np
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from pace_dspy.retrieval.base import FloatMatrix
 
-_SPARE = 16
-_ROUNDING = 1e-5
+ROUNDING = 1e-5
 """More than the difference between FAISS's float32 sum and ours for unit vectors."""
+_SPARE = 16
 _BLOCK_FLOATS = 1 << 20
 
 
@@ -30,62 +30,59 @@ class TopK(NamedTuple):
     scores: FloatMatrix
 
 
-def flat_index(vectors: FloatMatrix) -> Any:
-    """Return an ``IndexFlatIP`` holding ``vectors`` ``(n, dim)`` float32."""
-    index = faiss.IndexFlatIP(max(1, vectors.shape[1]))
-    if len(vectors):
-        index.add(vectors)
-    return index
-
-
-def stored_vectors(index: Any) -> FloatMatrix:
-    """Return the vectors of a flat index as a read-only view ``(n, dim)`` float32; valid while the index lives."""
-    if index.ntotal == 0:
-        return np.zeros((0, index.d), dtype=np.float32)
-    view: FloatMatrix = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
-    view.flags.writeable = False
-    return view
-
-
-def exact_top_k(index: Any, queries: FloatMatrix, k: int) -> TopK:
+def exact_top_k(matrix: FloatMatrix, queries: FloatMatrix, k: int, alive: NDArray[np.bool_] | None = None) -> TopK:
     """Search all queries in one FAISS call.
 
     Args:
-        index: ``IndexFlatIP`` with n vectors.
+        matrix: ``(n_rows, dim)`` float32, C-contiguous; may be a view of a mapped file.
         queries: ``(n_queries, dim)`` float32, finite.
-        k: Hits a query, capped at n.
+        k: Hits a query, capped at the number of rows that count.
+        alive: ``(n_rows,)`` bool, rows that count; ``None`` for all.
 
     Returns:
-        ``m = min(k, n)`` hits a query; equal scores in corpus order.
+        Row numbers and scores, ``min(k, rows that count)`` a query; equal scores in row order.
     """
-    m = min(k, index.ntotal)
+    n_rows = len(matrix)
+    m = min(k, n_rows if alive is None else int(np.count_nonzero(alive)))
     positions = np.full((len(queries), m), -1, dtype=np.int64)
     scores = np.full((len(queries), m), -np.inf, dtype=np.float32)
-    vectors = stored_vectors(index)
-    rows = np.arange(len(queries))
+    undecided = np.arange(len(queries))
     fetch = m + _SPARE
-    while m and len(rows):
-        fetch = min(fetch, index.ntotal)
-        proposed, candidates = index.search(queries[rows], fetch)
+    while m and len(undecided):
+        fetch = min(fetch, n_rows)
+        asked = queries[undecided]
+        proposed, candidates = faiss.knn(asked, matrix, fetch, metric=faiss.METRIC_INNER_PRODUCT)
         candidates.sort(axis=1)
-        rescored = _score(vectors, queries[rows], candidates)
+        rescored = score_pairs(matrix, asked, candidates)
+        if alive is not None:
+            rescored[~alive[candidates]] = -np.inf
         order = np.argsort(-rescored, axis=1, kind="stable")[:, :m]
-        positions[rows] = np.take_along_axis(candidates, order, axis=1)
-        scores[rows] = np.take_along_axis(rescored, order, axis=1)
-        if fetch == index.ntotal:
+        positions[undecided] = np.take_along_axis(candidates, order, axis=1)
+        scores[undecided] = np.take_along_axis(rescored, order, axis=1)
+        if fetch == n_rows:
             break
-        rows = rows[proposed[:, -1] >= scores[rows, -1] - _ROUNDING]
+        undecided = undecided[proposed[:, -1] >= scores[undecided, -1] - ROUNDING]
         fetch *= 4
     return TopK(positions, scores)
 
 
-def _score(vectors: FloatMatrix, queries: FloatMatrix, candidates: NDArray[np.int64]) -> FloatMatrix:
-    n_queries, n_candidates = candidates.shape
+def score_pairs(matrix: FloatMatrix, queries: FloatMatrix, rows: NDArray[np.int64]) -> FloatMatrix:
+    """Score given pairs.
+
+    Args:
+        matrix: ``(n_rows, dim)`` float32.
+        queries: ``(n_queries, dim)`` float32.
+        rows: ``(n_queries, m)`` rows of ``matrix``; a negative one (FAISS's padding) scores minus infinity.
+
+    Returns:
+        ``(n_queries, m)`` float32 inner products, summed in float64.
+    """
+    n_queries, n_candidates = rows.shape
     scores = np.empty((n_queries, n_candidates), dtype=np.float32)
-    block = max(1, _BLOCK_FLOATS // max(1, n_candidates * vectors.shape[1]))
+    block = max(1, _BLOCK_FLOATS // max(1, n_candidates * matrix.shape[1]))
     for start in range(0, n_queries, block):
         part = slice(start, start + block)
-        picked = vectors[candidates[part]].astype(np.float64)
+        picked = matrix[rows[part]].astype(np.float64)
         scores[part] = np.einsum("qd,qkd->qk", queries[part].astype(np.float64), picked)
-    scores[candidates < 0] = -np.inf  # FAISS's padding: never a row
+    scores[rows < 0] = -np.inf
     return scores

@@ -6,20 +6,22 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from pace_dspy.retrieval.base import Embedder
+from pace_dspy.retrieval.base import Embedder, FloatMatrix
 from pace_dspy.retrieval.dense import DenseIndex
+from pace_dspy.retrieval.facts import FactTable
 from pace_dspy.retrieval.graph import KnnGraph
 from pace_dspy.retrieval.ids import DocIds
 from pace_dspy.retrieval.kb import KbIndex
-from pace_dspy.retrieval.manifest import Manifest
-from pace_dspy.retrieval.sparse import ScoreMatrix, SparseIndex
+from pace_dspy.retrieval.manifest import VECTORS, Manifest
+from pace_dspy.retrieval.postings import Postings, Vocabulary
+from pace_dspy.retrieval.sparse import SparseIndex
 
-_FACTS, _TERMS, _FAISS = "facts.parquet", "terms.parquet", "dense.faiss"
+_FACTS, _TERMS = "facts.parquet", "terms.parquet"
 _SCHEMA = pa.schema([("doc_id", pa.string()), ("text", pa.string()), ("date", pa.date32())])
 
 
@@ -31,39 +33,68 @@ def write_parts(index: KbIndex, folder: Path) -> dict[str, int]:
     """
     columns = {"doc_id": list(index.doc_ids), "text": list(index.texts), "date": list(index.dates)}
     pq.write_table(pa.table(columns, schema=_SCHEMA), folder / _FACTS)
-    pq.write_table(pa.table({"term": pa.array(index.sparse.vocabulary, pa.string())}), folder / _TERMS)
-    faiss.write_index(index.dense.faiss_index, str(folder / _FAISS))
-    for name, array in _arrays(index).items():
+    terms, indptr = used_terms(index.sparse)
+    pq.write_table(pa.table({"term": pa.array(terms, pa.string())}), folder / _TERMS)
+    arrays = {f"sparse_{name}": array for name, array in index.sparse.postings._asdict().items()}
+    arrays |= {"sparse_indptr": indptr, "sparse_data": index.sparse.matrix.data}
+    arrays |= {"graph_neighbours": index.graph.neighbours, "graph_similarities": index.graph.similarities}
+    for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    np.save(folder / VECTORS, index.dense.vectors, allow_pickle=False)
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
 def read_parts(folder: Path, manifest: Manifest, embedder: Embedder) -> KbIndex:
-    """Open the data files of an index, the large ones memory-mapped.
+    """Open the data files of an index, the large ones memory-mapped, without what its log adds.
 
     Raises:
-        OSError: A file is missing or damaged; FAISS and pyarrow raise RuntimeError or ValueError for some damage.
+        OSError: A file is missing or damaged; pyarrow raises RuntimeError or ValueError for some damage.
         ValueError: The parts do not fit together.
     """
-    facts = pq.read_table(folder / _FACTS, schema=_SCHEMA).to_pydict()
-    ids = DocIds(facts["doc_id"])
+    columns = pq.read_table(folder / _FACTS, schema=_SCHEMA).to_pydict()
+    facts = FactTable(DocIds(columns["doc_id"]), columns["text"], columns["date"])
+    ids = facts.doc_ids
     terms = pq.read_table(folder / _TERMS).column("term").to_pylist()
-    dense = DenseIndex(ids, faiss.read_index(str(folder / _FAISS), faiss.IO_FLAG_MMAP_IFC))
-    matrix = ScoreMatrix(*(_open(folder, f"sparse_{field}") for field in ScoreMatrix._fields))
-    sparse = SparseIndex(ids, terms, matrix)
+    postings = Postings(*(_open(folder, f"sparse_{field}") for field in Postings._fields))
+    sparse = SparseIndex(ids, Vocabulary(terms), postings, _open(folder, "sparse_data"))
+    dense = DenseIndex(ids, _open(folder, VECTORS.removesuffix(".npy")))
     graph = KnnGraph(ids, _open(folder, "graph_neighbours"), _open(folder, "graph_similarities"), manifest.graph_k)
-    return KbIndex(manifest.kb_id, facts["text"], facts["date"], dense, sparse, graph, embedder)
+    return KbIndex(manifest.kb_id, facts, dense, sparse, graph, embedder, manifest.version)
+
+
+def map_vectors(folder: Path, manifest: Manifest, n_rows: int) -> FloatMatrix:
+    """Map the first ``n_rows`` rows, those that came after the data folder was written included.
+
+    Returns:
+        ``(n_rows, dim)`` float32, read-only.
+
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: It is shorter.
+    """
+    if n_rows == 0:
+        return np.zeros((0, manifest.dim), dtype=np.float32)
+    shape = (n_rows, manifest.dim)
+    return np.asarray(np.memmap(folder / VECTORS, np.float32, "r", offset=vectors_start(manifest), shape=shape))
+
+
+def vectors_start(manifest: Manifest) -> int:
+    """Return where the first row starts in the file of vectors."""
+    return manifest.files[VECTORS] - manifest.n_facts * manifest.dim * 4
+
+
+def used_terms(sparse: SparseIndex) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the terms that occur in a fact, and where their postings start: what is worth storing."""
+    doc_freqs = sparse.postings.doc_freqs
+    used = np.flatnonzero(doc_freqs)
+    terms = sparse.vocabulary
+    indptr = np.concatenate([[0], np.cumsum(doc_freqs[used])]).astype(np.int64)
+    return [terms[column] for column in used.tolist()], indptr
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages whose formats or scores are in the files."""
-    return {name: importlib.metadata.version(name) for name in ("faiss-cpu", "bm25s", "numpy", "pyarrow")}
-
-
-def _arrays(index: KbIndex) -> dict[str, np.ndarray[Any, Any]]:
-    matrix = {f"sparse_{field}": array for field, array in index.sparse.matrix._asdict().items()}
-    graph = {"graph_neighbours": index.graph.neighbours, "graph_similarities": index.graph.similarities}
-    return matrix | graph
+    return {name: importlib.metadata.version(name) for name in ("faiss-cpu", "numpy", "pyarrow")}
 
 
 def _open(folder: Path, name: str) -> Any:

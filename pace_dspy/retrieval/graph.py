@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pace_dspy.retrieval.base import Expansion, FloatMatrix, IntMatrix
-from pace_dspy.retrieval.exact import exact_top_k, flat_index
 from pace_dspy.retrieval.ids import DocIds, check_k, check_lengths
+from pace_dspy.retrieval.neighbours import nearest_others
 from pace_dspy.retrieval.vectors import as_matrix
 
 
@@ -39,7 +39,7 @@ class KnnGraph:
 
     @classmethod
     def build(cls, doc_ids: DocIds | Iterable[str], embeddings: ArrayLike, k: int) -> KnnGraph:
-        """Find each fact's neighbours by exact search.
+        """Find each fact's neighbours: exactly in KBs of ordinary size, see `pace_dspy.retrieval.neighbours`.
 
         Args:
             doc_ids: n unique ids, in corpus order.
@@ -52,21 +52,8 @@ class KnnGraph:
         ids = DocIds.of(doc_ids)
         matrix = as_matrix(embeddings, "embeddings")
         check_lengths(ids, matrix, "embeddings")
-        return cls.from_index(ids, flat_index(matrix), matrix, k)
-
-    @classmethod
-    def from_index(cls, doc_ids: DocIds, index: object, vectors: FloatMatrix, k: int) -> KnnGraph:
-        """Like `build`, on a flat FAISS index that holds ``vectors`` already."""
-        width = max(0, min(check_k(k), len(doc_ids) - 1))
-        if width == 0:
-            shape = (len(doc_ids), 0)
-            return cls(doc_ids, np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.float32), k)
-        top = exact_top_k(index, vectors, width + 1)
-        rows = np.arange(len(doc_ids))[:, None]
-        # Self goes to the end of its row and is cut off; where self is not among the best, the worst is cut off.
-        order = np.argsort(top.positions == rows, axis=1, kind="stable")[:, :width]
-        neighbours = np.take_along_axis(top.positions, order, axis=1).astype(np.int32)
-        return cls(doc_ids, neighbours, np.take_along_axis(top.scores, order, axis=1), k)
+        found = nearest_others(matrix, check_k(k))
+        return cls(ids, found.positions, found.similarities, k)
 
     def __len__(self) -> int:
         return len(self.doc_ids)

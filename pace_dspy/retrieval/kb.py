@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pace_dspy.errors import ConfigError
 from pace_dspy.retrieval.base import Embedder, FloatMatrix, Progress
 from pace_dspy.retrieval.dense import DenseIndex
+from pace_dspy.retrieval.facts import FactTable
 from pace_dspy.retrieval.graph import KnnGraph
-from pace_dspy.retrieval.ids import DocIds, check_k, check_lengths
+from pace_dspy.retrieval.ids import check_k, check_lengths
+from pace_dspy.retrieval.repair import repaired
 from pace_dspy.retrieval.sparse import SparseIndex
 from pace_dspy.retrieval.vectors import as_matrix
 from pace_dspy.types import Fact, Hit, View, ViewHits
@@ -23,42 +24,43 @@ from pace_dspy.types import Fact, Hit, View, ViewHits
 GRAPH_K = 10
 _KB_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _CHUNK = 512
+_BYTES_PER_FACT = 400
+"""Python's own bytes for two strings, a date, and their places in tuples and dictionaries."""
 
 
 class KbIndex:
     """Everything needed to search one KB, and nothing of any other. Use `build`, or `storage.load_index`.
 
     It is immutable, shared by threads, and refuses to be copied or pickled: programs hold a ``kb_id`` and look the
-    index up in `pace_dspy.retrieval.registry`.
+    index up in `pace_dspy.retrieval.registry`. A change makes a new index that shares what stays (`changed`).
 
     Args:
         kb_id: Name of the KB; becomes part of paths.
-        texts: n texts in corpus order.
-        dates: n dates or ``None``.
+        facts: n facts in corpus order.
         dense: Dense index over the n facts; its ids are the KB's.
         sparse: Sparse index over the same.
         graph: Graph over the same.
         embedder: The embedder that made the vectors.
+        version: Counts the stored changes of the KB; 0 for an index that was never stored.
     """
 
     def __init__(
         self,
         kb_id: str,
-        texts: Sequence[str],
-        dates: Sequence[dt.date | None],
+        facts: FactTable,
         dense: DenseIndex,
         sparse: SparseIndex,
         graph: KnnGraph,
         embedder: Embedder,
+        version: int = 0,
     ) -> None:
         self.kb_id = check_kb_id(kb_id)
-        self.doc_ids = dense.doc_ids
-        for name, part in (("texts", texts), ("dates", dates), ("sparse entries", sparse), ("graph entries", graph)):
+        self.facts, self.doc_ids, self.texts, self.dates = facts, facts.doc_ids, facts.texts, facts.dates
+        for name, part in (("vectors", dense), ("sparse entries", sparse), ("graph entries", graph)):
             check_lengths(self.doc_ids, part, name)
-        self.texts = tuple(texts)
-        self.dates = tuple(dates)
         self.dense, self.sparse, self.graph, self.embedder = dense, sparse, graph, embedder
-        self.content_hash = content_hash(zip(self.doc_ids, self.texts, self.dates, strict=True))
+        self.content_hash = facts.content_hash
+        self.version = version
 
     @classmethod
     def build(
@@ -83,13 +85,56 @@ class KbIndex:
             ValueError: Repeated ``doc_id``, ``graph_k`` < 0, or an embedder that breaks its contract.
         """
         check_kb_id(kb_id)
-        ids = DocIds(fact.doc_id for fact in facts)
-        texts = [fact.text for fact in facts]
-        vectors = _embed(texts, embedder, progress)
-        dense = DenseIndex.build(ids, vectors)
-        graph = KnnGraph.from_index(ids, dense.faiss_index, vectors, check_k(graph_k, "graph_k"))
-        sparse = SparseIndex.build(ids, texts)
-        return cls(kb_id, texts, [fact.date for fact in facts], dense, sparse, graph, embedder)
+        check_k(graph_k, "graph_k")
+        table = FactTable.of(facts)
+        vectors = embed_facts(table.texts, embedder, progress)
+        graph = KnnGraph.build(table.doc_ids, vectors, graph_k)
+        sparse = SparseIndex.build(table.doc_ids, table.texts)
+        return cls(kb_id, table, DenseIndex.build(table.doc_ids, vectors), sparse, graph, embedder)
+
+    def changed(
+        self,
+        removed: Iterable[int],
+        added: Sequence[Fact],
+        matrix: FloatMatrix,
+        rows: NDArray[np.int64],
+        version: int | None = None,
+    ) -> KbIndex:
+        """Return the index after facts were taken out and others put at the end; this one stays as it is.
+
+        Args:
+            removed: Positions taken out.
+            added: New facts.
+            matrix: ``(n_rows, dim)`` float32: this index's ``dense.matrix``, longer by new rows.
+            rows: ``(len(added),)`` int64, ascending: the row of each new fact, all after this index's rows.
+            version: The new version, one more by default.
+
+        Raises:
+            ValueError: An id would occur twice.
+        """
+        kept = np.ones(len(self), dtype=bool)
+        kept[list(removed)] = False
+        facts = self.facts.changed(kept, added)
+        own = self.dense.rows_at(np.flatnonzero(kept))
+        dense = DenseIndex(facts.doc_ids, matrix, np.concatenate([own, rows]).astype(np.int64))
+        sparse = self.sparse.changed(facts.doc_ids, kept, [fact.text for fact in added])
+        graph = repaired(self.graph, dense, kept)
+        number = self.version + 1 if version is None else version
+        return KbIndex(self.kb_id, facts, dense, sparse, graph, self.embedder, number)
+
+    @property
+    def snapshot(self) -> KbIndex:
+        """This index itself, so that it can stand where a `LiveKb` may."""
+        return self
+
+    @property
+    def n_bytes(self) -> int:
+        """Estimated bytes of memory: mapped files, arrays, texts and ids."""
+        postings, graph = self.sparse.postings, self.graph
+        arrays: list[NDArray[Any]] = [self.dense.matrix, graph.neighbours, graph.similarities, self.sparse.matrix.data]
+        arrays += [postings.indices, postings.counts, postings.indptr, postings.lengths, self.facts.hashes]
+        strings = sum(map(len, self.texts)) + sum(map(len, self.doc_ids))
+        return sum(array.nbytes for array in arrays) + strings + _BYTES_PER_FACT * len(self)
 
     def __len__(self) -> int:
         return len(self.doc_ids)
@@ -199,14 +244,6 @@ def check_kb_id(kb_id: str) -> str:
     return kb_id
 
 
-def content_hash(facts: Iterable[tuple[str, str, dt.date | None]]) -> str:
-    """Return the SHA-256 (hex) of ``(doc_id, text, date)`` in corpus order: what an index must agree with."""
-    digest = hashlib.sha256()
-    for doc_id, text, date in facts:
-        digest.update(json.dumps([doc_id, text, date.isoformat() if date else None]).encode() + b"\n")
-    return digest.hexdigest()
-
-
 def check_rows(vectors: FloatMatrix, n_texts: int, dim: int, embedder: Embedder) -> None:
     """Refuse vectors that are not one of length ``dim`` for each text.
 
@@ -217,7 +254,12 @@ def check_rows(vectors: FloatMatrix, n_texts: int, dim: int, embedder: Embedder)
         raise ValueError(f"embedder {embedder.id!r} gave shape {vectors.shape} where ({n_texts}, {dim}) is needed")
 
 
-def _embed(texts: Sequence[str], embedder: Embedder, progress: Progress | None) -> FloatMatrix:
+def embed_facts(texts: Sequence[str], embedder: Embedder, progress: Progress | None = None) -> FloatMatrix:
+    """Return ``(n, dim)`` float32 vectors of fact texts, checked.
+
+    Raises:
+        ValueError: The embedder breaks its contract.
+    """
     # Facts of similar length go together, so that batches waste little on padding.
     order = sorted(range(len(texts)), key=lambda position: len(texts[position]))
     vectors = np.zeros((len(texts), embedder.dim), dtype=np.float32)

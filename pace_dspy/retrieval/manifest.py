@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pace_dspy.errors import IndexMismatchError
+from pace_dspy.retrieval.layout import MANIFEST
 
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
+FORMAT_VERSION = 2
+VECTORS = "vectors.npy"
+"""Rows of the data folder's own facts, then rows of facts that came later."""
 REMEDY = "Build it again: `pace-dspy index --data PATH --out DIR`, or load_or_build(...) with the facts"
 
 
@@ -23,6 +25,7 @@ class Manifest:
     Attributes:
         format_version: Layout of the files.
         kb_id: The KB.
+        version: Stored changes of the KB up to this data folder; later ones are in its log.
         content_hash: SHA-256 over ids, texts and dates in corpus order.
         embedder_id: Embedder that made the vectors.
         dim: Length of a vector.
@@ -37,6 +40,7 @@ class Manifest:
 
     format_version: int
     kb_id: str
+    version: int
     content_hash: str
     embedder_id: str
     dim: int
@@ -93,7 +97,7 @@ class Manifest:
             raise mismatch(kb_id, folder, differing)
 
     def check_files(self, folder: Path) -> None:
-        """Refuse a data folder with a missing file or one of another size.
+        """Refuse a data folder with a missing file or one of another size (`VECTORS` may have grown).
 
         Raises:
             IndexMismatchError: A file is missing or was cut, or the whole folder is gone.
@@ -103,7 +107,9 @@ class Manifest:
             raise mismatch(self.kb_id, folder, {"data folder": ("missing", self.folder)})
         sizes = {name: (data / name).stat().st_size if (data / name).is_file() else None for name in self.files}
         differing = {
-            f"file {name}": (size, self.files[name]) for name, size in sizes.items() if size != self.files[name]
+            f"file {name}": (size, self.files[name])
+            for name, size in sizes.items()
+            if size != self.files[name] and not (name == VECTORS and size is not None and size > self.files[name])
         }
         if differing:
             raise mismatch(self.kb_id, folder, differing)

@@ -1,19 +1,16 @@
-"""Sparse retrieval: BM25 Okapi on bm25s."""
+"""Sparse retrieval: BM25 Okapi, scored before the query comes."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
 from pace_dspy.retrieval.ids import DocIds, check_k, check_lengths
+from pace_dspy.retrieval.postings import Postings, Vocabulary, changed, count_terms
 from pace_dspy.retrieval.tokenizer import tokenize
-
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG on import
 
 K1 = 1.5
 B = 0.75
@@ -21,7 +18,7 @@ NEGATIVE_IDF_SHARE = 0.25
 
 
 class ScoreMatrix(NamedTuple):
-    """BM25 score of each term in each fact, by columns (one a term) as bm25s lays it out.
+    """BM25 score of each term in each fact, by columns (one a term), laid out as in bm25s.
 
     Attributes:
         data: ``(n_postings,)`` float64, score of one occurrence of the term in a query.
@@ -39,12 +36,10 @@ class SparseIndex:
 
     Which BM25, and why: the paper's code scores with Okapi's idf ``ln(N-n+0.5) - ln(n+0.5)``, negative for a term
     in more than half of the facts, and then replaces it by 0.25 x the mean idf. In a personal KB the owner's name
-    is such a term. None of bm25s's own variants does this: "lucene" gives it almost no weight, "robertson" and
-    "atire" none or nearly none, and each changes the ratio between all other terms. So bm25s builds the
-    score matrix with its "atire" term part, which is Okapi's ``tf*(k1+1)/(tf + k1*(1-b+b*len/avglen))``, in
-    float64, and its always positive "lucene" idf; every term's column of the public ``scores`` is then multiplied
-    by okapi idf / lucene idf. The result equals the reference for every term, frequent ones included, to about
-    1e-15. Scoring adds the postings of each query term as arrays, in query order.
+    is such a term. No variant of bm25s does this, and none can take in or give up a fact, so we use its idea (all
+    scores are computed before the query, one column a term; a query adds columns) with our own arrays: occurrences
+    are kept, and after a change all scores are computed from them again by one function, in milliseconds. Scores
+    thus equal those of a new index to the last bit. A query's terms are added in query order.
 
     A consequence kept on purpose: in corpora of one or two facts every idf is <= 0, so nothing is returned.
 
@@ -52,15 +47,24 @@ class SparseIndex:
 
     Args:
         doc_ids: Ids in corpus order.
-        vocabulary: Terms, in column order.
-        matrix: Score matrix.
+        vocabulary: Terms by column.
+        postings: Occurrences.
+        data: Scores when known (see `ScoreMatrix`), else computed.
     """
 
-    def __init__(self, doc_ids: DocIds, vocabulary: Sequence[str], matrix: ScoreMatrix) -> None:
+    def __init__(
+        self,
+        doc_ids: DocIds,
+        vocabulary: Vocabulary,
+        postings: Postings,
+        data: NDArray[np.float64] | None = None,
+    ) -> None:
         self.doc_ids = doc_ids
-        self.vocabulary = tuple(vocabulary)
-        self.matrix = matrix
-        self._columns = {term: column for column, term in enumerate(self.vocabulary)}
+        self.postings = postings
+        self._vocabulary = vocabulary
+        self._n_terms = len(postings.indptr) - 1
+        scores = bm25_scores(postings) if data is None else data
+        self.matrix = ScoreMatrix(scores, postings.indices, postings.indptr)
 
     @classmethod
     def build(cls, doc_ids: DocIds | Iterable[str], texts: Sequence[str]) -> SparseIndex:
@@ -76,22 +80,27 @@ class SparseIndex:
         ids = DocIds.of(doc_ids)
         check_lengths(ids, texts, "texts")
         tokens = [tokenize(text) for text in texts]
-        vocabulary = sorted(set().union(*tokens))
-        if not vocabulary:
-            empty = ScoreMatrix(np.zeros(0), np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64))
-            return cls(ids, vocabulary, empty)
-        columns = {term: column for column, term in enumerate(vocabulary)}
-        model = bm25s.BM25(k1=K1, b=B, method="atire", idf_method="lucene", dtype="float64", backend="numpy")
-        token_ids = [[columns[term] for term in terms] for terms in tokens]
-        model.index((token_ids, columns), create_empty_token=False, show_progress=False)
-        indptr = np.asarray(model.scores["indptr"], dtype=np.int64)
-        doc_freqs = np.diff(indptr)
-        ratio = okapi_idf(doc_freqs, len(ids)) / _lucene_idf(doc_freqs, len(ids))
-        data = np.asarray(model.scores["data"], dtype=np.float64) * np.repeat(ratio, doc_freqs)
-        return cls(ids, vocabulary, ScoreMatrix(data, np.asarray(model.scores["indices"], dtype=np.int32), indptr))
+        vocabulary = Vocabulary(sorted(set().union(*tokens)))
+        return cls(ids, vocabulary, count_terms(tokens, vocabulary))
+
+    def changed(self, doc_ids: DocIds, kept: NDArray[np.bool_], texts: Sequence[str]) -> SparseIndex:
+        """Return the index after facts were taken out and others put at the end; one writer at a time.
+
+        Args:
+            doc_ids: Ids after the change.
+            kept: ``(n,)`` whether each fact stays.
+            texts: Texts of the new facts.
+        """
+        new = count_terms([tokenize(text) for text in texts], self._vocabulary, int(np.count_nonzero(kept)))
+        return SparseIndex(doc_ids, self._vocabulary, changed(self.postings, kept, new))
 
     def __len__(self) -> int:
         return len(self.doc_ids)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Terms in column order; after changes some may be in no fact."""
+        return tuple(self._vocabulary.terms[: self._n_terms])
 
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
         """Return the best facts of one query.
@@ -124,26 +133,51 @@ class SparseIndex:
             ``(n_queries, n_docs)`` float64, higher is better, 0 without a common term.
         """
         data, indices, indptr = self.matrix
+        columns, n_terms = self._vocabulary.columns, self._n_terms
         scores = np.zeros((len(queries), len(self)))
         for row, query in zip(scores, queries, strict=True):
-            for column in (self._columns[term] for term in tokenize(query) if term in self._columns):
-                postings = slice(indptr[column], indptr[column + 1])
-                row[indices[postings]] += data[postings]  # a term's postings name each fact once
+            for term in tokenize(query):
+                column = columns.get(term, n_terms)
+                if column < n_terms:  # a later snapshot may know more terms
+                    postings = slice(indptr[column], indptr[column + 1])
+                    row[indices[postings]] += data[postings]  # a term's postings name each fact once
         return scores
+
+
+def bm25_scores(postings: Postings) -> NDArray[np.float64]:
+    """Return idf x term part of every posting, ``(n_postings,)`` float64.
+
+    The term part is ``tf*(k1+1)/(tf + k1*(1-b+b*len/avglen))``. The result does not depend on the order of terms.
+    """
+    if not len(postings.counts):
+        return np.zeros(0)
+    mean_length = postings.lengths.sum() / len(postings.lengths)
+    length_part = K1 * (1 - B + B * postings.lengths / mean_length)
+    doc_freqs = postings.doc_freqs
+    idf = okapi_idf(doc_freqs, len(postings.lengths))
+    scores: NDArray[np.float64] = np.repeat(idf, doc_freqs) * (postings.counts * (K1 + 1))
+    scores /= postings.counts + length_part[postings.indices]
+    return scores
 
 
 def okapi_idf(doc_freqs: NDArray[np.int64], n_docs: int) -> NDArray[np.float64]:
     """Return ``ln(N-n+0.5) - ln(n+0.5)``; negative values become 0.25 x the mean, taken before the replacement.
 
     Args:
-        doc_freqs: ``(n_terms,)`` int, facts that contain each term, >= 1.
+        doc_freqs: ``(n_terms,)`` int, facts that contain each term; a term in none has no part in the mean.
         n_docs: Facts, N.
 
     Returns:
         ``(n_terms,)`` float64.
     """
-    idf: NDArray[np.float64] = np.log(n_docs - doc_freqs + 0.5) - np.log(doc_freqs + 0.5)
-    idf[idf < 0] = NEGATIVE_IDF_SHARE * idf.mean()
+    n_terms_by_freq = np.bincount(doc_freqs, minlength=1)
+    n_terms_by_freq[0] = 0
+    freqs = np.arange(len(n_terms_by_freq))
+    # One value a frequency, summed in one order: equal vocabularies have equal means to the last bit.
+    by_freq: NDArray[np.float64] = np.log(n_docs - freqs + 0.5) - np.log(freqs + 0.5)
+    mean = (by_freq * n_terms_by_freq).sum() / max(1, n_terms_by_freq.sum())
+    by_freq[by_freq < 0] = NEGATIVE_IDF_SHARE * mean
+    idf: NDArray[np.float64] = by_freq[doc_freqs]
     return idf
 
 
@@ -156,8 +190,3 @@ def top_k_positive(scores: NDArray[np.float64], k: int) -> NDArray[np.int64]:
         cut = np.partition(scores[matched], len(matched) - k)[len(matched) - k]
         matched = matched[scores[matched] >= cut]
     return matched[np.argsort(-scores[matched], kind="stable")[:k]]
-
-
-def _lucene_idf(doc_freqs: NDArray[np.int64], n_docs: int) -> NDArray[np.float64]:
-    idf: NDArray[np.float64] = np.log(1 + (n_docs - doc_freqs + 0.5) / (doc_freqs + 0.5))
-    return idf

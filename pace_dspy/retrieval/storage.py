@@ -1,9 +1,9 @@
-"""One on-disk index per KB: FAISS file, arrays, parquet and a JSON manifest. No pickle.
+"""One on-disk index per KB: arrays, parquet, a log of changes and a JSON manifest. No pickle.
 
-Layout: ``ROOT/<kb_id>/manifest.json`` and ``ROOT/<kb_id>/<folder named in the manifest>/``. A new version is
+Layout: ``<KB's folder>/manifest.json`` and ``<KB's folder>/<folder named in the manifest>/``. A new version is
 written into a temporary folder, which is renamed; then the manifest is replaced in one step; then the old folder is
-deleted. A crash at any moment leaves the old or the new version, whole. Readers map the files into memory and keep
-what they opened. Ours.
+deleted. A change of a few facts is a record in the log of the data folder (`pace_dspy.retrieval.live`). A crash at
+any moment leaves the old or the new version, whole. Readers map the files into memory and keep what they opened. Ours.
 """
 
 from __future__ import annotations
@@ -11,31 +11,23 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import filelock
 
 from pace_dspy.errors import IndexMismatchError, PaceError
 from pace_dspy.retrieval.base import Embedder, Progress
-from pace_dspy.retrieval.files import read_parts, versions, write_parts
+from pace_dspy.retrieval.files import used_terms, versions, write_parts
 from pace_dspy.retrieval.fsync import rename_durably, replace_text
-from pace_dspy.retrieval.kb import GRAPH_K, KbIndex, check_kb_id, content_hash
-from pace_dspy.retrieval.manifest import FORMAT_VERSION, MANIFEST, Manifest, mismatch
+from pace_dspy.retrieval.kb import GRAPH_K, KbIndex
+from pace_dspy.retrieval.layout import MANIFEST, index_dir
+from pace_dspy.retrieval.locks import writing
+from pace_dspy.retrieval.log import read_log
+from pace_dspy.retrieval.manifest import FORMAT_VERSION, Manifest
+from pace_dspy.retrieval.stored import open_stored
 from pace_dspy.types import Fact
 
-_LOCK_WAIT_S = 60.0
 _TEMPORARY = "tmp-"
 _DATA = "data-"
-
-
-def index_dir(root: Path | str, kb_id: str) -> Path:
-    """Return the folder of a KB's index below ``root``.
-
-    Raises:
-        ConfigError: ``kb_id`` may not be part of a path.
-    """
-    return Path(root) / check_kb_id(kb_id)
 
 
 def save_index(index: KbIndex, root: Path | str) -> Path:
@@ -52,34 +44,50 @@ def save_index(index: KbIndex, root: Path | str) -> Path:
         PaceError: The disk is full or read-only, or another writer holds the KB; the old version is intact.
     """
     folder = index_dir(root, index.kb_id)
-    with _writing(folder, index.kb_id):
+    with writing(folder, index.kb_id):
         _check_owner(folder, index.kb_id)
-        name = uuid.uuid4().hex
-        temporary, final = folder / f"{_TEMPORARY}{name}", folder / f"{_DATA}{name}"
-        try:
-            temporary.mkdir()
-            sizes = write_parts(index, temporary)
-            manifest = Manifest(
-                format_version=FORMAT_VERSION,
-                kb_id=index.kb_id,
-                content_hash=index.content_hash,
-                embedder_id=index.embedder.id,
-                dim=index.dense.dim,
-                n_facts=len(index),
-                graph_k=index.graph.k,
-                n_terms=len(index.sparse.vocabulary),
-                n_postings=len(index.sparse.matrix.data),
-                folder=final.name,
-                files=sizes,
-                versions=versions(),
-            )
-            rename_durably(temporary, final)
-            replace_text(folder / MANIFEST, manifest.to_json())
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        _sweep(folder, keep=final.name)
+        write_version(index, folder, _last_version(folder, index.kb_id) + 1)
     return folder
+
+
+def write_version(index: KbIndex, folder: Path, version: int) -> Manifest:
+    """Write a data folder and make it the current one. The caller holds the writer's lock.
+
+    Args:
+        index: The facts and all that is computed from them.
+        folder: The KB's folder.
+        version: The KB's version.
+
+    Raises:
+        OSError: The disk is full or read-only; the old version is intact.
+    """
+    name = uuid.uuid4().hex
+    temporary, final = folder / f"{_TEMPORARY}{name}", folder / f"{_DATA}{name}"
+    try:
+        temporary.mkdir()
+        sizes = write_parts(index, temporary)
+        manifest = Manifest(
+            format_version=FORMAT_VERSION,
+            kb_id=index.kb_id,
+            version=version,
+            content_hash=index.content_hash,
+            embedder_id=index.embedder.id,
+            dim=index.dense.dim,
+            n_facts=len(index),
+            graph_k=index.graph.k,
+            n_terms=len(used_terms(index.sparse)[0]),
+            n_postings=len(index.sparse.matrix.data),
+            folder=final.name,
+            files=sizes,
+            versions=versions(),
+        )
+        rename_durably(temporary, final)
+        replace_text(folder / MANIFEST, manifest.to_json())
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    _sweep(folder, keep=final.name)
+    return manifest
 
 
 def load_index(
@@ -104,17 +112,7 @@ def load_index(
         IndexMismatchError: Embedder, format version, content, counts or files differ; names the fields.
         ConfigError: ``kb_id`` is not allowed.
     """
-    folder = index_dir(root, kb_id)
-    manifest = _manifest(folder, kb_id)
-    while True:
-        try:
-            return _open(folder, manifest, kb_id, embedder, facts, graph_k)
-        except IndexMismatchError:
-            # A writer may have replaced the version between our reading the manifest and the files.
-            newer = _manifest(folder, kb_id)
-            if newer == manifest:
-                raise
-            manifest = newer
+    return open_stored(index_dir(root, kb_id), kb_id, embedder, facts, graph_k).index
 
 
 def load_or_build(
@@ -146,69 +144,20 @@ def load_or_build(
         return index
 
 
-def _manifest(folder: Path, kb_id: str) -> Manifest:
-    try:
-        return Manifest.read(folder, kb_id)
-    except FileNotFoundError as exc:
-        raise FileNotFoundError(
-            f"no index of KB {kb_id!r} in {folder}; build one with `pace-dspy index --data PATH --out DIR`"
-        ) from exc
-
-
-def _open(
-    folder: Path,
-    manifest: Manifest,
-    kb_id: str,
-    embedder: Embedder,
-    facts: Sequence[Fact] | None,
-    graph_k: int | None,
-) -> KbIndex:
-    wanted: dict[str, object] = {"embedder_id": embedder.id}
-    if facts is not None:
-        wanted |= {"n_facts": len(facts), "content_hash": content_hash((f.doc_id, f.text, f.date) for f in facts)}
-    if graph_k is not None:
-        wanted["graph_k"] = graph_k
-    manifest.check(folder, kb_id, wanted)
-    manifest.check(folder, kb_id, {"dim": embedder.dim})
-    manifest.check_files(folder)
-    try:
-        index = read_parts(folder / manifest.folder, manifest, embedder)
-    except (OSError, ValueError, RuntimeError) as exc:
-        raise mismatch(kb_id, folder, {"files": (f"not readable ({exc})", "whole")}) from exc
-    held = {
-        "content_hash": index.content_hash,
-        "n_facts": len(index),
-        "dim": index.dense.dim,
-        "n_terms": len(index.sparse.vocabulary),
-        "n_postings": len(index.sparse.matrix.data),
-    }
-    manifest.check(folder, kb_id, held)
-    return index
+def _last_version(folder: Path, kb_id: str) -> int:
+    with contextlib.suppress(FileNotFoundError, IndexMismatchError):
+        manifest = Manifest.read(folder, kb_id)
+        records, _ = read_log(folder / manifest.folder)
+        return records[-1].version if records else manifest.version
+    return 0
 
 
 def _check_owner(folder: Path, kb_id: str) -> None:
-    # On a file system that ignores case, "Ana" and "ana" are one folder but two owners.
+    # On a file system that ignores case, "Ana" and "ana" may be one folder but are two owners.
     with contextlib.suppress(FileNotFoundError, IndexMismatchError):
         stored = Manifest.read(folder, kb_id).kb_id
         if stored != kb_id:
             raise PaceError(f"{folder} holds the index of KB {stored!r}, not {kb_id!r}; use another root or kb_id")
-
-
-@contextlib.contextmanager
-def _writing(folder: Path, kb_id: str) -> Iterator[None]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / ".lock", timeout=_LOCK_WAIT_S):
-            yield
-    except filelock.Timeout as exc:
-        raise PaceError(
-            f"the index of KB {kb_id!r} in {folder} is being written by another process; try again when it is done"
-        ) from exc
-    except OSError as exc:
-        raise PaceError(
-            f"the index of KB {kb_id!r} cannot be written to {folder}: {exc.strerror or exc}. "
-            "An older version is intact; free some space or choose another folder"
-        ) from exc
 
 
 def _sweep(folder: Path, keep: str) -> None:

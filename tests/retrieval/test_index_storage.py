@@ -4,7 +4,6 @@ import shutil
 import threading
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 from hash_embedder import HashEmbedder
@@ -27,7 +26,7 @@ def everything(index):
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
 def test_loaded_equals_saved(n, facts, embedder, tmp_path):
     index = KbIndex.build("kb", facts[:n], embedder)
-    assert save_index(index, tmp_path) == tmp_path / "kb"
+    assert save_index(index, tmp_path) == index_dir(tmp_path, "kb")
     assert everything(load_index(tmp_path, "kb", embedder, facts=facts[:n])) == everything(index)
 
 
@@ -37,11 +36,12 @@ def test_files_are_mapped_and_hold_no_pickle(facts, embedder, tmp_path):
     assert isinstance(loaded.graph.neighbours.base, np.memmap)
     assert isinstance(loaded.sparse.matrix.data.base, np.memmap)
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert {path.suffix for path in (folder / manifest["folder"]).iterdir()} == {".faiss", ".npy", ".parquet"}
+    assert {path.suffix for path in (folder / manifest["folder"]).iterdir()} == {".npy", ".parquet"}
     for path in (folder / manifest["folder"]).glob("*.npy"):
         np.load(path, allow_pickle=False)
-    assert faiss.read_index(str(folder / manifest["folder"] / "dense.faiss")).ntotal == 7
-    assert (manifest["format_version"], manifest["kb_id"], manifest["n_facts"], manifest["dim"]) == (1, "kb", 7, 32)
+    assert np.load(folder / manifest["folder"] / "vectors.npy").shape == (7, 32)
+    assert isinstance(loaded.dense.matrix.base.base, np.memmap)
+    assert (manifest["format_version"], manifest["kb_id"], manifest["n_facts"], manifest["dim"]) == (2, "kb", 7, 32)
     assert manifest["embedder_id"] == "hash:32"
 
 
@@ -102,7 +102,7 @@ def edit_manifest(kb_folder, **fields):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"format_version": 99}, "format_version: stored 99, wanted 1"),
+        ({"format_version": 99}, "format_version: stored 99, wanted 2"),
         ({"kb_id": "other"}, "kb_id: stored 'other', wanted 'kb'"),
         ({"n_facts": 6}, "n_facts: stored 6, wanted 7"),
         ({"n_postings": 1}, "n_postings: stored 1, wanted"),
@@ -126,7 +126,7 @@ def test_an_unreadable_manifest(facts, embedder, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "delete", "scramble"])
-@pytest.mark.parametrize("name", ["dense.faiss", "facts.parquet", "sparse_indptr.npy", "graph_neighbours.npy"])
+@pytest.mark.parametrize("name", ["vectors.npy", "facts.parquet", "sparse_indptr.npy", "graph_neighbours.npy"])
 def test_damaged_files_are_refused_and_rebuilt(damage, name, facts, embedder, tmp_path):
     index = KbIndex.build("kb", facts, embedder)
     folder = save_index(index, tmp_path)
@@ -181,7 +181,7 @@ def test_load_or_build_embeds_only_when_needed(facts, embedder, tmp_path):
     assert len(load_or_build(tmp_path, "kb", facts, HashEmbedder(16))) == 7
 
 
-WRITES = ["pyarrow.parquet.write_table", "faiss.write_index", "numpy.save"]
+WRITES = ["pyarrow.parquet.write_table", "numpy.save"]
 RENAMES = ["rename_durably", "replace_text"]
 
 
@@ -201,7 +201,7 @@ def test_a_crash_between_writes_leaves_one_whole_version(moment, facts, embedder
     assert everything(load_index(tmp_path, "kb", embedder)) == everything(kept)
     save_index(new, tmp_path)
     assert everything(load_index(tmp_path, "kb", embedder)) == everything(new)
-    assert len(list((tmp_path / "kb").glob("*-*"))) == 1, "leftovers of the crash are swept by the next write"
+    assert len(list(index_dir(tmp_path, "kb").glob("*-*"))) == 1, "leftovers of the crash are swept by the next write"
 
 
 def test_a_crash_during_the_first_write_leaves_no_index(facts, embedder, tmp_path, monkeypatch):
@@ -224,7 +224,7 @@ def test_disk_full_says_where_and_keeps_the_old_version(facts, embedder, tmp_pat
         with pytest.raises(PaceError, match=r"cannot be written to .*kb: No space left on device. An older version is"):
             save_index(KbIndex.build("kb", facts, embedder), tmp_path)
     assert everything(load_index(tmp_path, "kb", embedder)) == everything(old)
-    assert not list((tmp_path / "kb").glob("tmp-*"))
+    assert not list(index_dir(tmp_path, "kb").glob("tmp-*"))
 
 
 def test_root_that_is_a_file(facts, embedder, tmp_path):
@@ -236,7 +236,8 @@ def test_root_that_is_a_file(facts, embedder, tmp_path):
 def test_a_folder_of_another_owner_is_not_overwritten(facts, embedder, tmp_path):
     # What a file system that ignores case does with "Ana" and "ana".
     save_index(KbIndex.build("Ana", facts, embedder), tmp_path)
-    (tmp_path / "Ana").rename(tmp_path / "ana")
+    index_dir(tmp_path, "ana").parent.mkdir(parents=True)
+    index_dir(tmp_path, "Ana").rename(index_dir(tmp_path, "ana"))
     with pytest.raises(PaceError, match="holds the index of KB 'Ana', not 'ana'"):
         save_index(KbIndex.build("ana", facts[:3], embedder), tmp_path)
     with pytest.raises(IndexMismatchError, match="kb_id: stored 'Ana', wanted 'ana'"):
@@ -246,10 +247,10 @@ def test_a_folder_of_another_owner_is_not_overwritten(facts, embedder, tmp_path)
 def test_a_locked_kb_is_refused_after_a_wait(facts, embedder, tmp_path, monkeypatch):
     import filelock
 
-    monkeypatch.setattr("pace_dspy.retrieval.storage._LOCK_WAIT_S", 0.1)
-    (tmp_path / "kb").mkdir()
+    monkeypatch.setattr("pace_dspy.retrieval.locks.LOCK_WAIT_S", 0.1)
+    index_dir(tmp_path, "kb").mkdir(parents=True)
     with (
-        filelock.FileLock(tmp_path / "kb" / ".lock"),
+        filelock.FileLock(index_dir(tmp_path, "kb") / ".lock"),
         pytest.raises(PaceError, match="is being written by another process; try again"),
     ):
         save_index(KbIndex.build("kb", facts, embedder), tmp_path)
