@@ -70,28 +70,31 @@ class PaceMakerProgram(dspy.Module):
             BackendError: The backend failed.
         """
         task, kb = Task(checked(request), reference_date, kb_id, persona), facts_of(kb_id)
-        settings, started = self.config.retrieval, time.perf_counter()
+        settings, agents, started = self.config.retrieval, self.config.agents, time.perf_counter()
         with request_log() as log:
             cues = self.planner(task)
             views = self.views(task, cues)
             found = search(task, kb, views, settings)
-            seeds = self.pre_filter(task, self.show(task, kb, found, seeds_of(found)))
+            seeds = self.pre_filter(task, self.show(task, kb, found, agents.pre_filter, seeds_of(found)))
             reached = walk(task, kb, found, seeds, settings)
             if self.second_look is not None:
                 reached = look_again(
-                    task, kb, reached, self.second_look, self.config, lambda now: self.show(task, kb, now)
+                    task, kb, reached, self.second_look, self.config, lambda now: self.show(task, kb, now, "model")
                 )
-            evidence = self.post_filter(task, self.show(task, kb, reached))
-            notes = clash_notes(task, kb, evidence) if self.config.agents.clash_notes else ()
-            answer = self.answerer(task, self.show(task, kb, reached, as_pool(evidence)), notes)
+            evidence = self.post_filter(task, self.show(task, kb, reached, agents.post_filter))
+            notes = clash_notes(task, kb, evidence) if agents.clash_notes else ()
+            answer = self.answerer(task, self.show(task, kb, reached, agents.answerer, as_pool(evidence)), notes)
         trace = replace(reached, cues=cues, evidence=evidence, notes=notes)
         return to_prediction(answer, trace, log, started)
 
     def show(
-        self, task: Task, kb: KbIndex, reached: Trace, facts: Sequence[PoolFact] | None = None
+        self, task: Task, kb: KbIndex, reached: Trace, reader: str, facts: Sequence[PoolFact] | None = None
     ) -> tuple[Candidate, ...]:
-        """Return facts as an agent sees them, best first: those given, or the final pool of the trace."""
-        dated = task.reference_date if self.config.agents.annotate_dates else None
+        """Return facts as an agent sees them, best first: those given, or the final pool of the trace.
+
+        Weekdays are written behind dates only for a ``reader`` that is a model; rules need none.
+        """
+        dated = task.reference_date if self.config.agents.annotate_dates and reader == "model" else None
         return candidates(kb, reached.fused, reached.final_pool if facts is None else facts, dated)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
