@@ -36,8 +36,13 @@ check: lint test
 format: $(STAMP)
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
+# The store that runs write to, on loopback; no telemetry, no look-ups on the net.
+UI_PORT ?= 5000
 ui: $(STAMP)
-	@mkdir -p artifacts && $(BIN)/mlflow ui --backend-store-uri sqlite:///artifacts/mlflow.db --host 127.0.0.1 --port 5000
+	@case "$$MLFLOW_TRACKING_URI" in http*) echo "runs are logged to $$MLFLOW_TRACKING_URI; look there"; exit 1;; esac; \
+	mkdir -p artifacts && MLFLOW_DISABLE_TELEMETRY=true LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/mlflow ui \
+		--backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///$(CURDIR)/artifacts/mlflow.db}" \
+		--host 127.0.0.1 --port $(UI_PORT) --workers 1
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -27,12 +27,14 @@ from pace_dspy.evaluation.spans import RequestSpans, span_dict
 URI_ENV = "MLFLOW_TRACKING_URI"
 DATABASE = Path("artifacts") / "mlflow.db"
 GROUP_TAG = "pace.group"
+MAX_DIGEST = 36
 LOCK_TIMEOUT_S = 120.0
 TEXT_SUFFIXES = {".json", ".jsonl", ".html", ".md", ".csv", ".txt", ".toml"}
 _SQLITE = "sqlite:///"
 _RETRY_WAITS_S = (0.5, 2.0)
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # MLflow prices spans with LiteLLM, which would fetch its price list
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
@@ -101,6 +103,14 @@ class Tracker:
     def start(self, run_id: str | None, parent_id: str | None, name: str, tags: Mapping[str, str]) -> str | None:
         """Return a running run: the one given when it still exists, else a new child of ``parent_id``."""
         return self.safely(lambda: self._start(run_id, parent_id, name, tags))
+
+    def has(self, run_id: str) -> bool:
+        """Say whether a run exists and was not deleted."""
+        return bool(self.safely(lambda: self._exists(run_id)))
+
+    def dataset(self, run_id: str, name: str, digest: str, part: str) -> None:
+        """Name the data of a run, so that the UI lists and filters by it; the data itself is not stored."""
+        self.safely(lambda: self._dataset(run_id, name, digest, part))
 
     def params(self, run_id: str, params: Mapping[str, str]) -> None:
         """Log parameters; those logged before are fixed and stay as they are."""
@@ -223,6 +233,12 @@ class Tracker:
         source = {"mlflow.source.name": "pace-dspy", "mlflow.source.type": "LOCAL", **commit}
         run = self._client.create_run(self._experiment_id, tags=self._clean({**source, **tags}), run_name=name)
         return str(run.info.run_id)
+
+    def _dataset(self, run_id: str, name: str, digest: str, part: str) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        data = Dataset(name=name, digest=digest[:MAX_DIGEST], source_type="pace", source="{}")
+        self._client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", part)])])
 
     def _exists(self, run_id: str) -> bool:
         from mlflow.exceptions import MlflowException

@@ -57,8 +57,10 @@ def test_params_tags_metrics_steps_and_artifacts_are_read_back(tmp_path, uri):
     ))  # fmt: skip
     history = client.get_metric_history(run_id, "persona/recall_at_10")
     assert [(point.step, point.value) for point in history] == [(0, pytest.approx(first)), (1, pytest.approx(second))]
+    (data,) = run.inputs.dataset_inputs
+    assert (data.dataset.name, data.dataset.digest) == ("mini", run.data.tags["data_hash"][:36])
     assert run.data.params["method"] == "hybrid"
-    assert run.data.params["retrieval.rrf_k"] == "60"
+    assert run.data.params["setting.retrieval.rrf_k"] == "60"
     tags = run.data.tags
     manifest = read_manifest(tmp_path / "run")
     assert tags["data"] == "mini"
@@ -91,7 +93,9 @@ def test_a_run_is_a_child_of_its_experiment_and_both_end(tmp_path, uri):
 
 def test_a_continued_run_continues_there_and_repeats_no_point(tmp_path, uri):
     _, first, _ = run_tracked(tmp_path, uri, limit=2)
+    ended = client_of(uri).get_run(first).info.end_time
     _, again, _ = run_tracked(tmp_path, uri, limit=2)
+    assert client_of(uri).get_run(first).info.end_time == ended
     _, longer, _ = run_tracked(tmp_path, uri, limit=4)
     assert first == again == longer
     client = client_of(uri)
@@ -120,6 +124,19 @@ def test_a_traced_request_shows_every_stage_and_the_model_calls(tmp_path, uri):
     assert calls[0].inputs["messages"][0]["role"] == "system"
     assert calls[0].attributes["mlflow.chat.tokenUsage"]["input_tokens"] == 100
     assert trace.info.token_usage["total_tokens"] == 5 * 110
+
+
+def test_a_call_is_priced_by_its_profile(tmp_path, uri, monkeypatch):
+    go_offline(monkeypatch, lm=scripted_lm(GOOD, price_prompt="2", price_cached="1", price_completion="10"))
+    run_tracked(tmp_path, uri, share=1.0, method="pacemaker", backend="local", limit=1)
+    client = client_of(uri)
+    (trace,) = client.search_traces(locations=[client.get_experiment_by_name("trial").experiment_id])
+    call = next(span for span in trace.data.spans if span.span_type == "CHAT_MODEL")
+    assert call.attributes["mlflow.llm.model"] == "openai/scripted"
+    # 60 fresh tokens at 2 $, 40 cached at 1 $, 10 written at 10 $, all a million
+    assert call.attributes["mlflow.llm.cost"] == pytest.approx(
+        {"input_cost": 160e-6, "output_cost": 100e-6, "total_cost": 260e-6}
+    )
 
 
 def test_tracing_changes_no_row(tmp_path, uri):
@@ -258,9 +275,15 @@ def test_tracking_opens_no_connection(tmp_path, uri, monkeypatch):
     def refuse(self, address):
         raise AssertionError(f"a connection to {address}")
 
+    def ask_for_price(model, *_):  # LiteLLM, which fetches its price list
+        asked.add(model)
+
+    asked = set()
     monkeypatch.setattr(socket.socket, "connect", refuse)
     said = []
-    _, run_id, _ = run_tracked(tmp_path, uri, share=1.0, trouble=said)
+    monkeypatch.setattr("mlflow.tracing.otel.translation.calculate_cost_by_model_and_token_usage", ask_for_price)
+    _, run_id, _ = run_tracked(tmp_path, uri, share=1.0, trouble=said, method="pacemaker", backend="local", limit=1)
+    assert asked <= {None}
     from mlflow.telemetry import get_telemetry_client
 
     assert (said, run_id is not None, get_telemetry_client()) == ([], True, None)

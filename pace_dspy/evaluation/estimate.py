@@ -86,7 +86,6 @@ class Estimate:
 
 
 Measured = Mapping[str, StageEstimate]
-_MEASURED = ("calls", "prompt_tokens", "completion_tokens")
 
 
 def estimate(
@@ -132,13 +131,7 @@ def measure(rows: Iterable[Row]) -> dict[str, StageEstimate]:
         for usage in (row["trace"] or {}).get("usage", []) if row["error"] is None else ():
             if usage["calls"] and not usage["cached_calls"]:
                 stages.setdefault(usage["stage"], []).append(usage)
-    return {
-        stage: StageEstimate(
-            *(sum(usage[field] for usage in usages) / len(usages) for field in _MEASURED),
-            seconds=sum(usage["latency_ms"] for usage in usages) / len(usages) / 1000,
-        )
-        for stage, usages in stages.items()
-    }
+    return {stage: _mean(usages) for stage, usages in stages.items()}
 
 
 def pool_size(config: PaceMakerConfig, n_facts: float) -> float:
@@ -148,6 +141,14 @@ def pool_size(config: PaceMakerConfig, n_facts: float) -> float:
         return min(settings.pool, n_facts)
     grown = (POOL_OF_THE_PAPER - 10) * settings.max_hops * settings.neighbors_per_hop / 15
     return min(seeds + grown, n_facts)
+
+
+def _mean(usages: Sequence[Mapping[str, Any]]) -> StageEstimate:
+    def mean(field: str) -> float:
+        return float(sum(usage[field] for usage in usages)) / len(usages)
+
+    tokens = mean("prompt_tokens"), mean("completion_tokens")
+    return StageEstimate(mean("calls"), *tokens, seconds=mean("latency_ms") / 1000)
 
 
 def _stages(cell: Cell, requests: Sequence[Request], data: Dataset, answer: BackendProfile) -> dict[str, StageEstimate]:

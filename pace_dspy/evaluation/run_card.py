@@ -64,7 +64,8 @@ def run_card(manifest: RunManifest) -> RunCard:
         "model": manifest.backends.get("agents") or "none",
         "embedder": manifest.embedder,
         "seed": str(manifest.seed),
-        **_flat({key: value for key, value in manifest.config.items() if key != "name"}),
+        # "setting." sorts behind method and config: the UI compares by the first parameters that differ
+        **_flat({key: value for key, value in manifest.config.items() if key != "name"}, "setting."),
     }
     what = manifest.method if manifest.method != "pacemaker" else f"pacemaker {config}"
     tags = {

@@ -61,6 +61,7 @@ class RunLog:
         self.run_id: str | None = None
         self._place = f"{tracker.place}/{tracker.experiment}/{group}"
         self._parent: str | None = None
+        self._complete = False
         self._old: _Record | None = None
         self._recorded: list[tuple[Request, SpanRecorder, Trace | None]] = []
         self._lock = threading.Lock()
@@ -108,6 +109,9 @@ class RunLog:
     def _start(self) -> None:
         tracker, plan = self.tracker, self.plan
         self._old = _read_records(plan.store.folder).get(self._place)
+        if self._old is not None and self._nothing_left(self._old) and tracker.has(self._old.run_id):
+            self.run_id, self._complete = self._old.run_id, True
+            return
         card = run_card(plan.store.manifest)
         tags = {**card.tags, "n_requests": str(len(plan.jobs)), "trace_share": str(self.trace_share)}
         self._parent = tracker.group(self.group, self.group_name, {"commit": card.tags["commit"]})
@@ -121,6 +125,11 @@ class RunLog:
             for name, text in card.long_params.items():
                 tracker.text(run_id, text, f"params/{name}.txt")
             self._log_program(run_id)
+            tracker.dataset(run_id, card.tags["data"], card.tags["data_hash"], card.tags["part"])
+
+    def _nothing_left(self, old: _Record) -> bool:
+        keys = [job.key for job in self.plan.jobs]
+        return set(keys) <= self.plan.store.finished() and old.digest == rows_digest(self.plan.store.rows(keys))
 
     def _log_progress(self, run_id: str, outcome: Outcome) -> None:
         self._log_spans(run_id)
@@ -134,14 +143,15 @@ class RunLog:
         self._log_spans(run_id)
         rows = self.plan.store.rows([job.key for job in self.plan.jobs])
         digest = rows_digest(rows)
-        if self._old is None or self._old.digest != digest:
-            self._log_rows(run_id, rows, outcome)
-            folder = self.plan.store.folder
-            for path in (folder / MANIFEST_NAME, folder / RESULTS_NAME):
-                if path.is_file():
-                    self.tracker.file(run_id, path)
         for path in files:
             self.tracker.file(run_id, path, "report")
+        if self._complete and self._old is not None and self._old.digest == digest:
+            return  # everything is there; an end time of now would be wrong
+        self._log_rows(run_id, rows, outcome)
+        folder = self.plan.store.folder
+        for path in (folder / MANIFEST_NAME, folder / RESULTS_NAME):
+            if path.is_file():
+                self.tracker.file(run_id, path)
         self.tracker.finish(run_id, "KILLED" if outcome.stopped else "FINISHED")
         if self._parent is not None:
             self.tracker.finish(self._parent)

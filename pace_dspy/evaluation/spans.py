@@ -21,6 +21,7 @@ import dspy
 from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
 from pydantic import BaseModel
 
+from pace_dspy.backends.profiles import BackendProfile
 from pace_dspy.types import Request, Trace
 
 SpanKind = Literal["CHAIN", "LLM", "CHAT_MODEL", "RETRIEVER", "TOOL", "AGENT"]
@@ -29,7 +30,7 @@ LIST_LIMIT = 40
 """Most items of a list in a span. Ours."""
 TEXT_HEAD, TEXT_TAIL = 4000, 1500
 """Characters kept of a long text. Ours."""
-_MLFLOW_NAMES = {"model": "mlflow.llm.model", "tokens": "mlflow.chat.tokenUsage"}
+_MLFLOW_NAMES = {"model": "mlflow.llm.model", "tokens": "mlflow.chat.tokenUsage", "cost": "mlflow.llm.cost"}
 
 
 @dataclass
@@ -65,12 +66,13 @@ class RequestSpans:
         return f"{decision}: {root.outputs.get('response')}" if decision else f"no decision; {len(facts)} facts found"
 
 
-class SpanRecorder(BaseCallback):  # type: ignore[misc]
+class SpanRecorder(BaseCallback):
     """Records the calls of one request. Active only inside ``dspy.context(callbacks=[recorder])``."""
 
     def __init__(self) -> None:
         self.spans: dict[str, SpanRecord] = {}
         self._stages: dict[int, str] = {}
+        self._profiles: dict[str, BackendProfile] = {}
         self._lock = threading.Lock()
 
     def on_module_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
@@ -92,7 +94,10 @@ class SpanRecorder(BaseCallback):  # type: ignore[misc]
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
         """Open a span with the messages only; options of the model are not read."""
         span = self._open(call_id, f"model call: {instance.model}", "CHAT_MODEL")
-        span.attributes["model"] = str(instance.model)
+        span.attributes["model_name"] = str(instance.model)
+        profile = getattr(instance, "profile", None)
+        if isinstance(profile, BackendProfile):
+            self._profiles[call_id] = profile
         span.inputs = {"messages": _messages(inputs)}
 
     def on_lm_end(self, call_id: str, outputs: Any | None, exception: BaseException | None = None) -> None:
@@ -102,6 +107,7 @@ class SpanRecorder(BaseCallback):  # type: ignore[misc]
         if span is not None and usage is not None:
             read, wrote = int(usage.input_tokens or 0), int(usage.output_tokens or 0)
             span.attributes["tokens"] = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+            self._price(call_id, span, read, int(usage.cache_read_tokens or 0), wrote)
         self._close(call_id, _reply(outputs), exception)
 
     def on_tool_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
@@ -123,9 +129,18 @@ class SpanRecorder(BaseCallback):  # type: ignore[misc]
     def _open(self, call_id: str, name: str, kind: SpanKind) -> SpanRecord:
         with self._lock:
             parent = self.spans.get(ACTIVE_CALL_ID.get() or "") or next(iter(self.spans.values()), None)
-            span = SpanRecord(secrets.token_hex(8), parent and parent.span_id, name, kind, time.time_ns())
+            span = SpanRecord(secrets.token_hex(8), parent.span_id if parent else None, name, kind, time.time_ns())
             self.spans[call_id] = span
         return span
+
+    def _price(self, call_id: str, span: SpanRecord, read: int, cached: int, wrote: int) -> None:
+        """Name model and price together: a model without a price makes MLflow ask LiteLLM, which asks the net."""
+        profile = self._profiles.get(call_id)
+        paid = profile.cost_usd(read, cached, 0) if profile else None
+        got = profile.cost_usd(0, 0, wrote) if profile else None
+        if paid is not None and got is not None:
+            span.attributes["model"] = span.attributes["model_name"]
+            span.attributes["cost"] = {"input_cost": paid, "output_cost": got, "total_cost": paid + got}
 
     def _close(self, call_id: str, outputs: Any, exception: BaseException | None) -> None:
         span = self.spans.get(call_id)
