@@ -35,6 +35,7 @@ _RETRY_WAITS_S = (0.5, 2.0)
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # MLflow prices spans with LiteLLM, which would fetch its price list
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # stdout is for results
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }

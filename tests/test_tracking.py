@@ -286,6 +286,9 @@ def test_tracking_opens_no_connection(tmp_path, uri, monkeypatch):
     assert asked <= {None}
     from mlflow.telemetry import get_telemetry_client
 
+    assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
+    assert os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] == "true"
+
     assert (said, run_id is not None, get_telemetry_client()) == ([], True, None)
 
 
