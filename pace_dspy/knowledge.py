@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,16 +11,20 @@ from pathlib import Path
 
 import platformdirs
 
+from pace_dspy.errors import ConfigError
 from pace_dspy.retrieval import (
     CachedEmbedder,
     Embedder,
     KbIndex,
     LiveKb,
+    check_kb_id,
+    index_dir,
     load_or_build,
     register_kb,
     register_live_kb,
 )
 from pace_dspy.retrieval.embedding_cache import CACHE_FOLDER
+from pace_dspy.retrieval.layout import MANIFEST, root_of
 from pace_dspy.types import Case, Fact
 
 INDEX_ENV = "PACE_INDEX_DIR"
@@ -94,6 +100,32 @@ def open_live_kb(
     live = LiveKb(folder or default_index_dir(), kb_id, cached(embedder), on_wait=on_wait)
     register_live_kb(live, replace=True)
     return live
+
+
+def find_stored(kb: str, folder: Path | None = None) -> tuple[Path, str]:
+    """Return root folder and ``kb_id`` of what a user calls a knowledge base.
+
+    Args:
+        kb: Its id, the folder of its index, or the file of facts that it was made from (its name is the id).
+        folder: Where indexes are kept; the user's cache folder by default. Not used when ``kb`` is an index's folder.
+
+    Raises:
+        ConfigError: It may not become part of a path.
+    """
+    path = Path(kb)
+    if (path / MANIFEST).is_file():
+        place = path.absolute()
+        if index_dir(root_of(place), place.name) != place:
+            raise ConfigError(f"{place} was moved out of its folder of indexes; give that folder and the kb_id")
+        return root_of(place), place.name
+    return folder or default_index_dir(), check_kb_id(path.stem if path.is_file() else kb)
+
+
+def new_fact(text: str, date: dt.date | None = None, doc_id: str | None = None) -> Fact:
+    """Return a fact; without an id it gets the one that `pace_dspy.data.load_kb` gives the same text and date."""
+    text = " ".join(text.split())
+    made = hashlib.sha256(f"{date or ''}|{text}".encode("utf-8", errors="surrogatepass")).hexdigest()[:12]
+    return Fact(doc_id or f"fact-{made}", text, date)
 
 
 def open_cases(

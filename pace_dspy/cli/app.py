@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from pace_dspy.cli import backends, check, compile, data, demo, evaluate, index, program, report, run, weights
+from pace_dspy.cli import backends, check, compile, data, demo, evaluate, index, kb, program, report, run, weights
 from pace_dspy.cli.output import fail
 from pace_dspy.errors import PaceError
 
@@ -30,6 +30,7 @@ app.command("report")(report.report)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compile")(compile.compile_)
 app.add_typer(data.app, name="data")
+app.add_typer(kb.app, name="kb")
 app.add_typer(program.app, name="program")
 app.add_typer(weights.app, name="weights")
 app.add_typer(backends.app, name="backends")

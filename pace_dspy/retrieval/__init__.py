@@ -25,6 +25,7 @@ from pace_dspy.retrieval.registry import unregister as unregister_kb
 from pace_dspy.retrieval.sparse import SparseIndex
 from pace_dspy.retrieval.storage import load_index, load_or_build, save_index
 from pace_dspy.retrieval.store import KbStore
+from pace_dspy.retrieval.stored import RecordedEmbedder
 from pace_dspy.retrieval.tokenizer import tokenize
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "MiniLMEmbedder",
     "OpenAICompatibleEmbedder",
     "Progress",
+    "RecordedEmbedder",
     "SentenceTransformerEmbedder",
     "SparseIndex",
     "ViewSearcher",

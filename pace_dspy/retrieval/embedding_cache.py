@@ -43,7 +43,7 @@ class EmbeddingCache:
         found: dict[bytes, Vector] = {}
         if not self.path.is_file():
             return found
-        with self._connected("read") as connection:
+        with self._tolerant("read"), contextlib.closing(self._connect()) as connection:
             for start in range(0, len(keys), _AT_ONCE):
                 part = keys[start : start + _AT_ONCE]
                 query = f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(part))})"
@@ -55,19 +55,22 @@ class EmbeddingCache:
     def put(self, vectors: Mapping[bytes, Vector]) -> None:
         """Remember vectors by `text_key`."""
         rows = [(key, np.ascontiguousarray(vector, dtype=np.float32).tobytes()) for key, vector in vectors.items()]
-        if rows:
-            with self._connected("written") as connection, connection:
+        if not rows:
+            return
+        with self._tolerant("written"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(self._connect()) as connection, connection:
+                connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL)")
                 connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
 
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=_WAIT_S)
+
     @contextlib.contextmanager
-    def _connected(self, act: str) -> Iterator[sqlite3.Connection]:
+    def _tolerant(self, act: str) -> Iterator[None]:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(sqlite3.connect(self.path, timeout=_WAIT_S)) as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA synchronous=NORMAL")
-                yield connection
+            yield
         except (sqlite3.Error, OSError) as exc:
             _logger.warning("the embedding cache %s cannot be %s (%s); delete it when this stays", self.path, act, exc)
 

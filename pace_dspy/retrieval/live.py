@@ -120,6 +120,10 @@ class LiveKb:
         """
         return self._change(lambda index: self._known(index, [fact.doc_id for fact in facts]), facts)
 
+    def put(self, facts: Sequence[Fact]) -> KbChange | None:
+        """Add the facts that are new and replace those whose id is known; raises as `add`."""
+        return self._change(lambda index: [f.doc_id for f in facts if f.doc_id in index.doc_ids], facts)
+
     def remove(self, doc_ids: Iterable[str]) -> KbChange | None:
         """Take facts out.
 

@@ -141,7 +141,7 @@ def load_or_build(
     except (FileNotFoundError, IndexMismatchError):
         index = KbIndex.build(kb_id, facts, embedder, graph_k, progress)
         save_index(index, root)
-        return index
+        return load_index(root, kb_id, embedder)
 
 
 def _last_version(folder: Path, kb_id: str) -> int:

@@ -9,14 +9,47 @@ from pathlib import Path
 
 import numpy as np
 
-from pace_dspy.errors import IndexMismatchError
-from pace_dspy.retrieval.base import Embedder
+from pace_dspy.errors import ConfigError, IndexMismatchError
+from pace_dspy.retrieval.base import Embedder, FloatMatrix
 from pace_dspy.retrieval.facts import content_hash
 from pace_dspy.retrieval.files import map_vectors, read_parts
 from pace_dspy.retrieval.kb import KbIndex
 from pace_dspy.retrieval.log import LogRecord, crc_of, read_log
 from pace_dspy.retrieval.manifest import Manifest, mismatch
 from pace_dspy.types import Fact
+
+
+@dataclass(frozen=True)
+class RecordedEmbedder:
+    """Stands for the embedder of a stored index where nothing needs embedding: listing, removing, compacting."""
+
+    id: str
+    dim: int
+
+    def embed_documents(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return nothing for no texts.
+
+        Raises:
+            ConfigError: There are texts.
+        """
+        if texts:
+            raise ConfigError(f"this KB was opened without its embedder {self.id!r}; open it with it to add or search")
+        return np.zeros((0, self.dim), dtype=np.float32)
+
+    def embed_queries(self, texts: Sequence[str]) -> FloatMatrix:
+        """See `embed_documents`."""
+        return self.embed_documents(texts)
+
+    @classmethod
+    def of(cls, folder: Path, kb_id: str) -> RecordedEmbedder:
+        """Return the embedder that the manifest in a KB's folder names.
+
+        Raises:
+            FileNotFoundError: No index is stored.
+            IndexMismatchError: The manifest cannot be used.
+        """
+        manifest = read_manifest(folder, kb_id)
+        return cls(manifest.embedder_id, manifest.dim)
 
 
 @dataclass(frozen=True)
