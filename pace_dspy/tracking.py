@@ -27,7 +27,7 @@ from pace_dspy.evaluation.spans import RequestSpans, span_dict
 URI_ENV = "MLFLOW_TRACKING_URI"
 DATABASE = Path("artifacts") / "mlflow.db"
 GROUP_TAG = "pace.group"
-MAX_DIGEST = 36
+SHOWN_DIGEST = 12
 LOCK_TIMEOUT_S = 120.0
 TEXT_SUFFIXES = {".json", ".jsonl", ".html", ".md", ".csv", ".txt", ".toml"}
 _SQLITE = "sqlite:///"
@@ -238,7 +238,7 @@ class Tracker:
     def _dataset(self, run_id: str, name: str, digest: str, part: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        data = Dataset(name=name, digest=digest[:MAX_DIGEST], source_type="pace", source="{}")
+        data = Dataset(name=name, digest=digest[:SHOWN_DIGEST], source_type="pace", source="{}")
         self._client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", part)])])
 
     def _exists(self, run_id: str) -> bool:
