@@ -71,6 +71,9 @@ class BackendLM(dspy.LM):
         """Run `__call__` in a worker thread."""
         return await asyncio.to_thread(self.__call__, *args, **kwargs)
 
+    def warm_up(self) -> None:
+        """Make the first call as fast as the others: fetch weights, start a server. Nothing to do for a remote one."""
+
     def __deepcopy__(self, memo: dict[int, Any]) -> BackendLM:
         """Return a light copy: clients, server handle and cache are shared, history and settings are not."""
         copied: BackendLM = self.copy()

@@ -100,6 +100,10 @@ class LocalLM(BackendLM):
 
     server: LocalServer
 
+    def warm_up(self) -> None:
+        """Fetch the weights if needed and start the server."""
+        self.server.start()
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Start the server if needed, so that its errors are ours, then ask as ``dspy.LM`` does."""
         self.server.start()

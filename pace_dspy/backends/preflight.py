@@ -28,6 +28,7 @@ def preflight(lm: BackendLM | None, program: dspy.Module) -> None:
         BackendError: The server cannot be reached, refuses the key, or does not serve the model; says what it serves.
         WindowError: Instructions, one candidate and the reply of some stage do not fit the window; names the stage
             and the window that would do.
+        WeightsError: The weights of an embedded model cannot be had.
     """
     agents = [part for _, part in program.named_sub_modules(type_=StageAgent)]
     asked = [(agent, agent.predict.lm or lm) for agent in agents]
@@ -37,6 +38,7 @@ def preflight(lm: BackendLM | None, program: dspy.Module) -> None:
             seen.append(model)
             check_server(model)
     for model in seen:
+        model.warm_up()
         check_window(model, [agent for agent, its in asked if its is model])
 
 
