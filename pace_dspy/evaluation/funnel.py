@@ -20,7 +20,9 @@ from pace_dspy.evaluation.scores import Row, ratio
 from pace_dspy.types import Stage, Trace
 
 StageName = Literal["views", "fused", "seeds", "pool", "second_look", "evidence", "cited"]
-Fate = Literal["no_view", "fusion", "pre_filter", "walk", "second_look", "post_filter", "not_cited", "in_evidence", "cited"]
+Fate = Literal[
+    "no_view", "fusion", "pre_filter", "walk", "second_look", "post_filter", "not_cited", "in_evidence", "cited"
+]
 TraceDict = Mapping[str, Any]
 
 

@@ -169,9 +169,7 @@ def select_data(settings: RunSettings) -> tuple[Dataset, str | None]:
     return select_split(dataset, split, part), _text_hash(repr(split))
 
 
-def _program(
-    settings: RunSettings, config: PaceMakerConfig, on_note: Callable[[str], None] | None
-) -> Program:
+def _program(settings: RunSettings, config: PaceMakerConfig, on_note: Callable[[str], None] | None) -> Program:
     if settings.program is None:
         return make_program(settings.method, config)
     if settings.method != "pacemaker":
