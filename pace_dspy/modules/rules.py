@@ -8,6 +8,7 @@ import dspy
 
 from pace_dspy.entities import evidence_scores, spread
 from pace_dspy.entities.ppr import Reached
+from pace_dspy.entities.words import split_words
 from pace_dspy.kb_context import context_of
 from pace_dspy.retrieval import get_kb
 from pace_dspy.temporal import find_times
@@ -42,8 +43,9 @@ class RulePlanner(dspy.Module):
             why = f"what binds {', '.join(names)}"
             cues.append(Cue("people", why, tuple(mention.text for mention in mentions)))
         if things:
-            keys = tuple(term.key for term in things if " " not in term.key)[:MAX_THINGS]
-            cues.append(Cue("places and things", f"rules and present state of {', '.join(keys)}", keys))
+            keys = [term.key for term in things if " " not in term.key][:MAX_THINGS]
+            words = tuple(dict.fromkeys(word.raw for word in split_words(task.request) if word.key in keys))
+            cues.append(Cue("places and things", f"rules and present state of {', '.join(words)}", words))
         return tuple(cues[: self.cues_max])
 
 
