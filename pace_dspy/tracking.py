@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -208,9 +209,14 @@ class Tracker:
         if not self.uri.startswith(_SQLITE):
             yield
             return
-        database = Path(self.uri.removeprefix(_SQLITE))
+        database = Path(self.uri.removeprefix(_SQLITE).partition("?")[0])
+        lock = Path(f"{database}.lock")
         database.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S):
+        with lock.open("ab"):  # fail at once: FileLock waits where a lock can never be made
+            pass
+        with FileLock(lock, timeout=LOCK_TIMEOUT_S):
+            with contextlib.closing(sqlite3.connect(database)) as db:  # and MLflow where no database can be opened
+                db.execute("PRAGMA schema_version")
             yield
 
     def _group(self, key: str, name: str, tags: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -332,3 +333,22 @@ def test_four_processes_start_on_a_fresh_database_at_once(tmp_path):
         for i in range(5):
             history = client.get_metric_history(run_id, f"m{i}")
             assert sorted((point.step, point.value) for point in history) == [(step, step) for step in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("mlflow.db", r"IsADirectoryError: .*mlflow\.db\.lock"),  # stands for a folder that can't be written: root may
+        ("folder.db", r"OperationalError: unable to open database file"),
+        ("file/mlflow.db", r"(FileExistsError|NotADirectoryError): .*file"),
+    ],
+)
+def test_a_database_that_cannot_be_made_is_told_at_once(place, reason, tmp_path):
+    (tmp_path / "mlflow.db.lock").mkdir()
+    (tmp_path / "folder.db").mkdir()
+    (tmp_path / "file").write_text("")
+    told = []
+    tracker = Tracker("e", uri=f"sqlite:///{tmp_path / place}", on_trouble=told.append)
+    tracker.has("warm")
+    assert len(told) == 1
+    assert re.match(rf"MLflow tracking is off for the rest of this run \({reason}", told[0])

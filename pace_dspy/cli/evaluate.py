@@ -17,8 +17,9 @@ from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.flight import Limits, Outcome
-from pace_dspy.evaluation.judge_report import judge_report, read_human
+from pace_dspy.evaluation.judge_report import judge_report, read_human, require_match
 from pace_dspy.evaluation.judging import JudgeJob, judge_identity, judge_run, judgeable
+from pace_dspy.evaluation.scores import key_of
 from pace_dspy.evaluation.store import RunStore
 from pace_dspy.modules.judge import Judge
 
@@ -46,8 +47,12 @@ def evaluate(
 ) -> None:
     """Judge the answers of a run as PASS, WRONG_RATIONALE or FAIL; start it again to continue after any stop."""
     store = RunStore(run)
-    found = judgeable(store.rows(), limit)
+    rows = store.rows()
+    found = judgeable(rows, limit)
     labels = read_human(human) if human else None
+    if human and labels:
+        judged = limit or labels.kind == "verdict"
+        require_match(labels, [job.key for job in found.jobs] if judged else map(key_of, rows), human)
     with with_weights():
         judges = _judges(judge_backend, second_judge, parse_settings(backend_settings or ()), cache)
     names = [judge_identity(lm) for lm in judges]

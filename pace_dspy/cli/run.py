@@ -104,13 +104,14 @@ def run(
         print_summary("", {"results": str(plan.store.folder / "results.jsonl")})
     if outcome.stopped:
         say(f"stopped early: {outcome.stopped}")
-    if outcome.failed or outcome.stopped:
-        left = outcome.planned - outcome.skipped - outcome.done - outcome.failed
+    left = outcome.planned - outcome.skipped - outcome.done - outcome.failed
+    if outcome.failed or left:
         unasked = f", {left} not asked" if left else ""
         say(
             f"{outcome.failed} requests failed{unasked}; the same command asks them again and repeats nothing that is "
             "finished"
         )
+    if outcome.failed or outcome.stopped:
         raise typer.Exit(130 if outcome.interrupted else 1)
 
 

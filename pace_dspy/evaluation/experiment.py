@@ -142,8 +142,11 @@ class Experiment:
             _say(f"[{number}/{len(written)}] {cell.name}")
             results.append(self.run_cell(cell))
             outcome = results[-1].outcome
-            if outcome is not None and outcome.stopped:
-                _say(f"stopped early: {outcome.stopped}; start the same command again to continue")
+            stopped = outcome.stopped if outcome is not None else None
+            if stopped is None and number < len(written):
+                stopped = self._limit_reached()
+            if stopped is not None:
+                _say(f"stopped early: {stopped}; start the same command again to continue")
                 break
         texts = [results_table(results), sweep_tables(results), extra(results) if extra else ""]
         text = "\n\n".join(part for part in texts if part)
@@ -223,6 +226,10 @@ class Experiment:
             return None
         self.spent_usd += sum(outcome.cost_usd for outcome in outcomes)
         return judged
+
+    def _limit_reached(self) -> str | None:
+        limits = Limits(self.options.max_usd, self.options.max_minutes)
+        return limits.reached(self.spent_usd, time.monotonic() - self.started)
 
     def _limits(self) -> Limits:
         usd, minutes = self.options.max_usd, self.options.max_minutes

@@ -12,6 +12,7 @@ import logging
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
@@ -82,6 +83,14 @@ class Limits:
     max_usd: float | None = None
     max_minutes: float | None = None
 
+    def reached(self, cost_usd: float, seconds: float) -> str | None:
+        """Return which limit this money or time reaches, ``None`` when neither."""
+        if self.max_usd is not None and cost_usd >= self.max_usd:
+            return f"reached --max-usd {self.max_usd}"
+        if self.max_minutes is not None and seconds >= self.max_minutes * 60:
+            return f"reached --max-minutes {self.max_minutes}"
+        return None
+
 
 @dataclass
 class Outcome:
@@ -145,16 +154,16 @@ def run_work(
     limits, started = limits or Limits(), time.monotonic()
     with sink.exclusive():
         finished = sink.finished()
-        todo = [piece for piece in work if piece.key not in finished]
+        todo = deque(piece for piece in work if piece.key not in finished)
         outcome = Outcome(planned=len(work), skipped=len(work) - len(todo))
         outage = 0
         with _pool(concurrency) as pool, _stopping_on_signals(outcome):
-            for piece, row in _in_flight(pool, execute, iter(todo), concurrency, outcome):
+            for piece, row in _in_flight(pool, execute, todo, concurrency, outcome):
                 sink.put(row, piece.position)
                 _count(outcome, row)
                 outage = outage + 1 if _kind(row) in OUTAGE else 0
                 outcome.seconds = time.monotonic() - started
-                outcome.stopped = outcome.stopped or _reason_to_stop(outcome, row, limits, outage)
+                outcome.stopped = outcome.stopped or _reason_to_stop(outcome, row, limits, outage, len(todo))
                 if on_row is not None:
                     on_row(row, outcome)
         outcome.seconds = time.monotonic() - started
@@ -202,14 +211,15 @@ def _pool(concurrency: int) -> Iterator[ThreadPoolExecutor]:
 def _in_flight(
     pool: ThreadPoolExecutor,
     execute: Callable[[W], dict[str, Any]],
-    todo: Iterator[W],
+    todo: deque[W],
     concurrency: int,
     outcome: Outcome,
 ) -> Iterator[tuple[W, dict[str, Any]]]:
     """Keep ``concurrency`` pieces running and yield each with its row as it ends."""
     running: dict[Future[dict[str, Any]], W] = {}
     while True:
-        while outcome.stopped is None and len(running) < concurrency and (piece := next(todo, None)) is not None:
+        while outcome.stopped is None and len(running) < concurrency and todo:
+            piece = todo.popleft()
             running[pool.submit(contextvars.copy_context().run, execute, piece)] = piece
         if not running:
             return
@@ -255,13 +265,10 @@ def _count(outcome: Outcome, row: Mapping[str, Any]) -> None:
     outcome.cost_usd += row["error"].get("cost_usd") or 0.0
 
 
-def _reason_to_stop(outcome: Outcome, row: Mapping[str, Any], limits: Limits, outage: int) -> str | None:
+def _reason_to_stop(outcome: Outcome, row: Mapping[str, Any], limits: Limits, outage: int, left: int) -> str | None:
+    """Return why nothing more is started; ``left`` pieces are not started yet, and without any no limit stops."""
     if row["error"] is not None and row["error"]["fatal"]:
         return str(row["error"]["message"])
     if outage >= OUTAGE_LIMIT:
         return f"the backend failed {outage} times in a row; last: {row['error']['message']}"
-    if limits.max_usd is not None and outcome.cost_usd >= limits.max_usd:
-        return f"reached --max-usd {limits.max_usd}"
-    if limits.max_minutes is not None and outcome.seconds >= limits.max_minutes * 60:
-        return f"reached --max-minutes {limits.max_minutes}"
-    return None
+    return limits.reached(outcome.cost_usd, outcome.seconds) if left else None

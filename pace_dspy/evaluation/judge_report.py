@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,29 @@ def read_human(path: Path) -> HumanLabels:
             raise DataError(
                 bad.problem, file=bad.file, row=bad.row, field=bad.field, value=bad.value, remedy=both
             ) from exc
+
+
+def require_match(human: HumanLabels, asked: Iterable[Key], path: Path) -> None:
+    """Refuse human labels of which none belongs to the requests of a run.
+
+    Args:
+        human: The labels.
+        asked: Requests they are compared on.
+        path: File of the labels, for the message.
+
+    Raises:
+        DataError: No label matches.
+    """
+    known = set(asked)
+    if known & human.labels.keys():
+        return
+    unmatched = ", ".join("/".join(key) for key in list(human.labels)[:3])
+    example = f"as in {'/'.join(min(known))}" if known else "but the run has none to compare"
+    raise DataError(
+        f"none of its {len(human.labels)} requests is one that this run compares: {unmatched}",
+        file=str(path),
+        remedy=f"Give case_id and query_id of the run's results.jsonl, {example}",
+    )
 
 
 def _verdicts(rows: Sequence[Row]) -> dict[Key, str | None]:

@@ -6,7 +6,6 @@ A row is written in its own transaction the moment its request ends, so nothing 
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -16,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import filelock
-from pydantic import ValidationError
 
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.provenance import RunManifest, differences
 from pace_dspy.evaluation.scores import Key
+from pace_dspy.evaluation.stored import damaged, dumps, parse_row, reading_store, writing
 from pace_dspy.evaluation.verdicts import TABLES, VerdictStore, chosen_judge
 
 __all__ = ["MANIFEST_NAME", "RESULTS_NAME", "STORE_NAME", "Key", "RunStore", "read_manifest", "write_atomic"]
@@ -28,6 +27,11 @@ __all__ = ["MANIFEST_NAME", "RESULTS_NAME", "STORE_NAME", "Key", "RunStore", "re
 STORE_NAME = "run.sqlite"
 RESULTS_NAME = "results.jsonl"
 MANIFEST_NAME = "manifest.json"
+COLUMNS = {
+    "results": ("case_id", "query_id", "position", "ok", "row"),
+    "judges": ("judge", "chosen"),
+    "verdicts": ("case_id", "query_id", "judge", "verdict", "reason", "error", "usage"),
+}
 PARTIAL = ".partial"
 """End of the name of a file that was being written when the process was killed."""
 
@@ -39,7 +43,7 @@ class RunStore:
         folder: The run folder.
 
     Raises:
-        ConfigError: The folder holds no run.
+        ConfigError: The folder holds no run, or a damaged one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,7 +52,14 @@ class RunStore:
             raise ConfigError(f"{folder} is not a run folder: it has no {MANIFEST_NAME}; make one with `pace-dspy run`")
         self.manifest = read_manifest(folder)
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(folder / STORE_NAME, timeout=30, check_same_thread=False, isolation_level=None)
+        for path in (folder / STORE_NAME, folder / RESULTS_NAME):
+            if path.is_dir():
+                raise damaged(path, "it is a folder")
+        with reading_store(folder / STORE_NAME):
+            self._connect()
+
+    def _connect(self) -> None:
+        self._db = sqlite3.connect(self.folder / STORE_NAME, timeout=30, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute(
@@ -57,15 +68,22 @@ class RunStore:
         )
         for table in TABLES:
             self._db.execute(table)
+        for name, columns in COLUMNS.items():
+            found = tuple(str(column[1]) for column in self._db.execute(f"PRAGMA table_info({name})"))
+            if found != columns:
+                raise ValueError(f"table {name} has the columns {', '.join(found)}, not {', '.join(columns)}")
 
     @classmethod
     def open(cls, folder: Path, manifest: RunManifest) -> RunStore:
         """Open a run folder, new or to be continued.
 
         Raises:
-            ConfigError: The folder belongs to another run (the differing fields are named), or holds other files.
+            ConfigError: The folder belongs to another run (the differing fields are named), holds other files or a
+                damaged row, or cannot be made or written.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            holds_other_files = any(path.suffix != PARTIAL for path in folder.iterdir())
         if (folder / MANIFEST_NAME).is_file():
             changed = differences(read_manifest(folder), manifest)
             if changed:
@@ -73,15 +91,18 @@ class RunStore:
                     f"run folder {folder} belongs to another run: {'; '.join(changed)}. Give another --out, or the "
                     "same settings to continue it"
                 )
-        elif any(path.suffix != PARTIAL for path in folder.iterdir()):
+        elif holds_other_files:
             raise ConfigError(f"folder {folder} is not empty and holds no run; give an empty or new folder as --out")
         else:
-            write_atomic(folder / MANIFEST_NAME, manifest.model_dump_json(indent=2) + "\n")
-        return cls(folder)
+            with writing(folder / MANIFEST_NAME):
+                write_atomic(folder / MANIFEST_NAME, manifest.model_dump_json(indent=2) + "\n")
+        store = cls(folder)
+        store.rows()  # a damaged row is refused before a request is spent
+        return store
 
     def finished(self) -> set[Key]:
         """Return the requests that ended without error."""
-        with self._lock:
+        with self._reading():
             rows = self._db.execute("SELECT case_id, query_id FROM results WHERE ok = 1").fetchall()
         return {(case_id, query_id) for case_id, query_id in rows}
 
@@ -92,8 +113,8 @@ class RunStore:
             row: The result row; ``error`` is ``None`` when the request ended well.
             position: Place of the request in the data, for a stable order.
         """
-        values = (row["case_id"], row["query_id"], position, row["error"] is None, json.dumps(row, ensure_ascii=False))
-        with self._lock:
+        values = (row["case_id"], row["query_id"], position, row["error"] is None, dumps(row))
+        with self._reading():
             self._db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", values)
 
     def rows(self, keys: Sequence[Key] | None = None, *, judge: str | None = None) -> list[dict[str, Any]]:
@@ -106,11 +127,12 @@ class RunStore:
         Returns:
             Result rows with ``verdict``, ``verdict_reason`` and ``judge_error``, ``None`` where not judged.
         """
-        with self._lock:
+        with self._reading():
             texts = self._db.execute("SELECT row FROM results ORDER BY position, case_id, query_id").fetchall()
             judge = judge or chosen_judge(self._db)
-        rows: list[dict[str, Any]] = [json.loads(text) for (text,) in texts]
-        judged = self.verdicts(judge).rows() if judge else {}
+            rows = [parse_row(text) for (text,) in texts]
+        with reading_store(self.folder / STORE_NAME):
+            judged = self.verdicts(judge).rows() if judge else {}
         wanted = None if keys is None else set(keys)
         kept = [row for row in rows if wanted is None or (row["case_id"], row["query_id"]) in wanted]
         for row in kept:
@@ -143,13 +165,20 @@ class RunStore:
     def export(self) -> Path:
         """Write ``results.jsonl`` (temporary name, then renamed) and return its path."""
         path = self.folder / RESULTS_NAME
-        write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows()))
+        text = "".join(dumps(row) + "\n" for row in self.rows())
+        with writing(path):
+            write_atomic(path, text)
         return path
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._db.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, reading_store(self.folder / STORE_NAME):
+            yield
 
 
 def read_manifest(folder: Path) -> RunManifest:
@@ -161,9 +190,8 @@ def read_manifest(folder: Path) -> RunManifest:
     path = folder / MANIFEST_NAME
     try:
         return RunManifest.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as exc:
-        reason = str(exc).splitlines()[0]
-        raise ConfigError(f"{path} cannot be read ({reason}); it was made by another version or damaged") from exc
+    except (OSError, ValueError) as exc:
+        raise damaged(path, exc) from exc
 
 
 def write_atomic(path: Path, text: str) -> None:

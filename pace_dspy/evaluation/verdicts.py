@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from pace_dspy.evaluation.scores import Key
+from pace_dspy.evaluation.stored import dumps, encodable
 
 if TYPE_CHECKING:
     from pace_dspy.evaluation.store import RunStore
@@ -45,8 +46,9 @@ class VerdictStore:
             row: ``case_id``, ``query_id``, ``verdict``, ``reason``, ``error``, ``usage``.
             position: Not stored; the order is that of the run's rows.
         """
-        error, usage = (json.dumps(row[name], ensure_ascii=False) for name in ("error", "usage"))
-        values = (row["case_id"], row["query_id"], self.judge, row["verdict"], row["reason"], error, usage)
+        reason = None if row["reason"] is None else encodable(row["reason"])
+        error, usage = (dumps(row[name]) for name in ("error", "usage"))
+        values = (row["case_id"], row["query_id"], self.judge, row["verdict"], reason, error, usage)
         with self._lock:
             self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 

@@ -81,3 +81,22 @@ def test_unknown_backend_and_no_run(cli, tmp_path):
     code, _, err = cli("evaluate", tmp_path / "r", "--judge-backend", "gpt")
     assert code == 2
     assert "unknown backend 'gpt'; known: local, " in err
+
+
+def test_human_labels_of_other_requests_are_refused_before_a_call(cli, judges, tmp_path):
+    make_run(tmp_path / "r", [answered(0), answered(1)]).close()
+    human = tmp_path / "h.csv"
+    for verdict, more, shown in (
+        ("PASS", (), "p9/q000"),
+        ("conflict", (), "p9/q000"),
+        ("PASS", ("--limit", 1), "p1/q001"),
+    ):
+        case, query = shown.split("/")
+        human.write_text(f"case_id,query_id,verdict\n{case},{query},{verdict}\n")
+        code, out, err = cli("evaluate", tmp_path / "r", "--judge-backend", "ollama", "--human", human, *more)
+        assert (code, out) == (2, "")
+        assert " ".join(err.split()) == (
+            f"error: {human}: none of its 1 requests is one that this run compares: {shown}. Give case_id and query_id "
+            "of the run's results.jsonl, as in p1/q000"
+        )
+    assert judges["made"] == {}

@@ -113,6 +113,17 @@ def test_wrong_settings_are_one_line(cli, offline, tmp_path, more, text):
     assert out == ""
 
 
+def test_a_limit_reached_by_the_last_request_is_no_early_stop(cli, offline, tmp_path):
+    code, _, err = run(cli, tmp_path / "r", "--limit", 1, "--max-minutes", 0, method="sparse", backend="none")
+    assert code == 0, err
+    assert "stopped early" not in err
+    assert "the same command" not in err
+    code, _, err = run(cli, tmp_path / "s", "--limit", 2, "--max-minutes", 0, method="sparse", backend="none")
+    assert code == 1
+    assert "stopped early: reached --max-minutes 0.0" in err
+    assert "0 requests failed, 1 not asked; the same command asks them again" in " ".join(err.split())
+
+
 def test_index_builds_then_keeps(cli, offline, tmp_path, kb_file):
     code, out, _ = cli("index", "--data", kb_file, "--out", tmp_path / "i")
     assert code == 0

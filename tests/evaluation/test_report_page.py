@@ -291,7 +291,7 @@ def test_damaged_stores_and_bad_options_are_refused(run, tmp_path, data):
     (run / STORE_NAME).write_bytes(b"not a database, but long enough to be taken for one" * 50)
     for extra in run.glob(f"{STORE_NAME}-*"):
         extra.unlink()
-    with pytest.raises(ConfigError, match=r"run.sqlite cannot be read \(file is not a database\)"):
+    with pytest.raises(ConfigError, match=r"run.sqlite is damaged \(file is not a database\); use another --out"):
         build([run], tmp_path)
 
 
@@ -306,7 +306,7 @@ def test_published_run_without_its_store_is_read_from_results(tmp_path, data):
     assert page.cell("retrieval", "pacemaker", "Recall@10")[0] == "87.5"
     assert not (run / STORE_NAME).exists()
     (run / RESULTS_NAME).write_text("{broken\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"results.jsonl cannot be read"):
+    with pytest.raises(ConfigError, match=r"results.jsonl is damaged \(Expecting property name"):
         build([run], tmp_path)
 
 

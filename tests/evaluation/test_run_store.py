@@ -91,6 +91,14 @@ def test_time_is_a_limit(tmp_path):
     assert (outcome.done, outcome.stopped) == (1, "reached --max-minutes 0.0")
 
 
+@pytest.mark.parametrize("limits", [Limits(max_minutes=0.0), Limits(max_usd=0.0)])
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_limit_that_leaves_nothing_stops_nothing(limits, concurrency, tmp_path):
+    n = concurrency  # all are started before the first ends
+    outcome = run_work(row, work(n), make_run(tmp_path / "r", []), limits=limits, concurrency=concurrency)
+    assert (outcome.done, outcome.stopped) == (n, None)
+
+
 def test_a_failed_request_tells_what_it_spent():
     def check(request, kb_id, persona):
         with stage_scope("planner"):

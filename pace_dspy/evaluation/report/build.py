@@ -13,6 +13,7 @@ from pace_dspy.evaluation.report.requests import trails
 from pace_dspy.evaluation.report.runs import ReportRun, load_runs
 from pace_dspy.evaluation.report.texts import load_texts
 from pace_dspy.evaluation.store import write_atomic
+from pace_dspy.evaluation.stored import writing
 
 MAX_TRAILS = 200
 """Requests with a trail in the page; more make it too heavy for a phone."""
@@ -64,7 +65,8 @@ def build_report(
         What was written.
 
     Raises:
-        ConfigError: ``out`` is no HTML file, ``baseline`` is none of ``runs``, or runs that `load_runs` refuses.
+        ConfigError: ``out`` is no HTML file, ``baseline`` is none of ``runs``, or runs that `load_runs` refuses, or
+            the page or its plots cannot be written.
         DataError: ``data`` was given and cannot be loaded.
     """
     if out.suffix.lower() not in {".html", ".htm"} or out.is_dir():
@@ -78,9 +80,13 @@ def build_report(
     personas = trails(loaded, texts, max_trails)
     n_trails = sum(len(persona.requests) for persona in personas)
     page = render(loaded, parts, notes(loaded, texts, n_trails), personas)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    plots = _write_plots(parts, out.with_name(f"{out.stem}_plots"))
-    write_atomic(out, page)
+    place = out.with_name(f"{out.stem}_plots")
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(place):
+        plots = _write_plots(parts, place)
+    with writing(out):
+        write_atomic(out, page)
     return Report(
         out,
         plots,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.provenance import RunManifest
 from pace_dspy.evaluation.scores import Key, Row, finished, key_of
 from pace_dspy.evaluation.store import MANIFEST_NAME, RESULTS_NAME, STORE_NAME, RunStore, read_manifest
+from pace_dspy.evaluation.stored import damaged, parse_row
 from pace_dspy.evaluation.verdicts import chosen_judge
 
 
@@ -86,16 +86,11 @@ def _read(folder: Path) -> ReportRun:
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of the store, or of the exported file where a run was published without its store."""
-    if (folder / MANIFEST_NAME).is_file() and not (folder / STORE_NAME).is_file():
+    if (folder / MANIFEST_NAME).is_file() and not (folder / STORE_NAME).exists():
         return _exported(folder / RESULTS_NAME)
-    try:
-        store = RunStore(folder)
-    except sqlite3.Error as exc:
-        raise ConfigError(f"{folder / STORE_NAME} cannot be read ({exc}); it is damaged or no run store") from exc
+    store = RunStore(folder)
     try:
         return store.rows()
-    except (sqlite3.Error, ValueError) as exc:
-        raise ConfigError(f"{folder / STORE_NAME} cannot be read ({exc}); it is damaged or no run store") from exc
     finally:
         store.close()
 
@@ -110,11 +105,11 @@ def _judge(store: Path) -> str | None:
 def _exported(path: Path) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines if line.strip()]
+        return [parse_row(line) for line in lines if line.strip()]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as exc:
-        raise ConfigError(f"{path} cannot be read ({exc}); export it again from the run store") from exc
+    except (OSError, ValueError, RecursionError) as exc:
+        raise damaged(path, exc) from exc
 
 
 def _named(runs: Sequence[ReportRun]) -> list[ReportRun]:
