@@ -24,7 +24,7 @@ from pace_dspy.retrieval import (
     register_live_kb,
 )
 from pace_dspy.retrieval.embedding_cache import CACHE_FOLDER
-from pace_dspy.retrieval.layout import MANIFEST, root_of
+from pace_dspy.retrieval.layout import MANIFEST, check_folder, root_of
 from pace_dspy.types import Case, Fact
 
 INDEX_ENV = "PACE_INDEX_DIR"
@@ -32,9 +32,15 @@ _WORKERS = 4
 
 
 def default_index_dir() -> Path:
-    """Return ``$PACE_INDEX_DIR``, or the user's cache folder for indexes."""
+    """Return ``$PACE_INDEX_DIR``, or the user's cache folder for indexes.
+
+    Raises:
+        ConfigError: The variable names a file.
+    """
     override = os.environ.get(INDEX_ENV)
-    return Path(override) if override else Path(platformdirs.user_cache_dir("pace_dspy")) / "indexes"
+    if override:
+        return check_folder(Path(override), INDEX_ENV)
+    return Path(platformdirs.user_cache_dir("pace_dspy")) / "indexes"
 
 
 def cached(embedder: Embedder) -> Embedder:
@@ -70,9 +76,9 @@ def open_kb(
         The index; programs find it by ``kb_id``.
 
     Raises:
-        ConfigError: ``kb_id`` may not become part of a path, or is in use for other facts.
+        ConfigError: ``kb_id`` may not become part of a path, or is in use for other facts; or ``folder`` is a file.
     """
-    place = folder or default_index_dir()
+    place = _place(folder)
     index = load_or_build(place, kb_id, facts, cached(embedder), graph_k=graph_k, progress=progress)
     return register_kb(index, replace=True)
 
@@ -95,9 +101,9 @@ def open_live_kb(
     Raises:
         FileNotFoundError: No index of this knowledge base is stored.
         IndexMismatchError: It was made by another embedder or version, or is damaged.
-        ConfigError: ``kb_id`` may not become part of a path.
+        ConfigError: ``kb_id`` may not become part of a path, or ``folder`` is a file.
     """
-    live = LiveKb(folder or default_index_dir(), kb_id, cached(embedder), on_wait=on_wait)
+    live = LiveKb(_place(folder), kb_id, cached(embedder), on_wait=on_wait)
     register_live_kb(live, replace=True)
     return live
 
@@ -110,7 +116,7 @@ def find_stored(kb: str, folder: Path | None = None) -> tuple[Path, str]:
         folder: Where indexes are kept; the user's cache folder by default. Not used when ``kb`` is an index's folder.
 
     Raises:
-        ConfigError: It may not become part of a path.
+        ConfigError: It may not become part of a path, or ``folder`` is a file.
     """
     path = Path(kb)
     if (path / MANIFEST).is_file():
@@ -118,7 +124,11 @@ def find_stored(kb: str, folder: Path | None = None) -> tuple[Path, str]:
         if index_dir(root_of(place), place.name) != place:
             raise ConfigError(f"{place} was moved out of its folder of indexes; give that folder and the kb_id")
         return root_of(place), place.name
-    return folder or default_index_dir(), check_kb_id(path.stem if path.is_file() else kb)
+    return _place(folder), check_kb_id(path.stem if path.is_file() else kb)
+
+
+def _place(folder: Path | None) -> Path:
+    return check_folder(folder, "--index") if folder else default_index_dir()
 
 
 def new_fact(text: str, date: dt.date | None = None, doc_id: str | None = None) -> Fact:

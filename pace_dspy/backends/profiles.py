@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 from pydantic import ValidationError
 
 from pace_dspy.backends import weights
+from pace_dspy.backends.addresses import address_parts, check_address
 from pace_dspy.backends.machine import default_slots
 from pace_dspy.backends.profile_table import PROFILES, BackendProfile
 from pace_dspy.errors import ConfigError, MissingKeyError
@@ -85,6 +86,8 @@ def get_profile(name: str, overrides: Mapping[str, Any] | None = None) -> Backen
             values.update(dict.fromkeys(_OF_THE_MODEL))
         if base.key_required:
             values["window"] = None
+    if changes.get("base_url") is not None:
+        address_parts(str(changes["base_url"]), f"backend {name}: base_url")
     try:
         return BackendProfile.model_validate({**values, **changes})
     except ValidationError as exc:
@@ -104,15 +107,15 @@ def resolve_connection(profile: BackendProfile, environ: Mapping[str, str]) -> C
 
     Raises:
         MissingKeyError: A needed key, address or model name is not set; names the variable and the remedy.
-        ConfigError: The address is not an http(s) one.
+        ConfigError: The address cannot be used, or an address or key holds what it must not.
     """
     table = PROFILES[profile.name]
     model = profile.model
     if model == table.model:
         model = _read(environ, profile.model_env) or model
-    base_url = profile.base_url
-    if base_url == table.base_url:
-        base_url = _read(environ, profile.base_url_env) or base_url
+    base_url, source = profile.base_url, "base_url"
+    if base_url == table.base_url and (address := _read(environ, profile.base_url_env)):
+        base_url, source = address, str(profile.base_url_env)
     api_key = _read(environ, profile.key_env)
     if not model:
         raise _missing(profile, "model name", profile.model_env, "or pass model=NAME")
@@ -120,13 +123,9 @@ def resolve_connection(profile: BackendProfile, environ: Mapping[str, str]) -> C
         raise _missing(profile, "server address", profile.base_url_env, "or pass base_url=http://HOST:PORT/v1")
     if api_key is None and profile.key_required:
         raise _missing(profile, "key", profile.key_env, "or choose a backend that needs none: local, ollama, vllm")
-    if base_url is not None and urlsplit(base_url).scheme not in {"http", "https"}:
-        source = profile.base_url_env or "base_url"
-        raise ConfigError(
-            f"backend {profile.name}: {source}={base_url!r} is not an http:// or https:// address; "
-            "use one like http://localhost:8000/v1"
-        )
-    _check_secrets(profile, base_url, api_key)
+    if base_url is not None:
+        check_address(base_url, f"backend {profile.name}: {source}", profile.key_env or "a proxy of your own")
+    _check_key(profile, api_key)
     prefix = f"{profile.provider}/"
     return Connection(
         model=prefix + model.removeprefix(prefix), base_url=base_url and base_url.rstrip("/"), api_key=api_key
@@ -145,18 +144,14 @@ def identity(profile: BackendProfile, connection: Connection | None = None) -> s
     if profile.provider == "local":
         return f"local:{_weights_id(profile.model)}"
     model = connection.model if connection else f"{profile.provider}/{profile.model}"
-    address = (connection.base_url if connection else profile.base_url) or "default address"
-    parts = urlsplit(address)
+    address = connection.base_url if connection else profile.base_url
+    if not address:
+        return f"{model}@default address"
+    parts = address_parts(address, f"backend {profile.name}: base_url")
     return f"{model}@{urlunsplit(parts._replace(netloc=parts.netloc.rpartition('@')[2]))}"
 
 
-def _check_secrets(profile: BackendProfile, base_url: str | None, api_key: str | None) -> None:
-    parts = urlsplit(base_url or "")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(
-            f"backend {profile.name}: the address of the server at {parts.hostname} must hold no user, password or "
-            f"query; a key belongs into {profile.key_env or 'a proxy of your own'}"
-        )
+def _check_key(profile: BackendProfile, api_key: str | None) -> None:
     if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
         raise ConfigError(
             f"backend {profile.name}: the key in {profile.key_env} holds a space, line break or non-ASCII character; "

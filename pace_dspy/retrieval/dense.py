@@ -47,7 +47,7 @@ class DenseIndex:
             embeddings: ``(n, dim)`` float32, rows of unit length; used as given.
 
         Raises:
-            ValueError: Repeated ids, different lengths, or entries that are not finite.
+            ValueError: Repeated ids, different lengths, or entries that are not real, finite and of ordinary size.
         """
         ids = DocIds.of(doc_ids)
         matrix = as_matrix(embeddings, "embeddings")
@@ -87,7 +87,7 @@ class DenseIndex:
             One list a query of ``(doc_id, inner product)``, best first.
 
         Raises:
-            ValueError: Another dimension, entries that are not finite, or ``k`` < 0.
+            ValueError: Another dimension, entries that are not real, finite and of ordinary size, or ``k`` < 0.
         """
         top = self.search_positions(vectors, k)
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from pace_dspy.retrieval.ids import check_k
@@ -16,7 +17,7 @@ def weighted_rrf(
     """Fuse rankings: a fact scores the sum of ``weight / (k + rank)`` over its ranks, which count from 1.
 
     Args:
-        rankings: ``(weight, doc_ids best first)``; their order decides ties.
+        rankings: ``(weight, doc_ids best first)``, weights finite and >= 0; their order decides ties.
         k: Smoothing constant, >= 0. The paper's: 60.
         top_k: Length of the result, ``None`` for all.
 
@@ -24,13 +25,15 @@ def weighted_rrf(
         ``(doc_id, score)``, higher is better; equal scores in order of first appearance.
 
     Raises:
-        ValueError: ``k`` or ``top_k`` is negative.
+        ValueError: ``k`` or ``top_k`` is negative, or a weight is negative or not finite.
 
     Paper: hybrid retrieval, weighted RRF.
     """
     check_k(k)
     scores: dict[str, float] = {}
     for weight, doc_ids in rankings:
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ValueError(f"the weight of a ranking is {weight}; give a finite number >= 0, 0 to leave it out")
         for rank, doc_id in enumerate(doc_ids, start=1):
             scores[doc_id] = scores.get(doc_id, 0.0) + weight / (k + rank)
     fused = sorted(scores.items(), key=lambda item: -item[1])
@@ -58,7 +61,7 @@ def fuse_views(
         Fused facts, best first, with the views (ascending) and retrievers (by first appearance) that found them.
 
     Raises:
-        ValueError: Different lengths, or a negative number.
+        ValueError: Different lengths, a negative number, or a weight that is not finite.
 
     Paper: hybrid retrieval, weighted RRF; the provenance is ours.
     """

@@ -21,7 +21,7 @@ from pace_dspy.retrieval.change import KbChange, change_between, described
 from pace_dspy.retrieval.dense import DenseIndex
 from pace_dspy.retrieval.files import map_vectors, vectors_start
 from pace_dspy.retrieval.kb import KbIndex, embed_facts
-from pace_dspy.retrieval.layout import MANIFEST, index_dir
+from pace_dspy.retrieval.layout import MANIFEST, check_folder, index_dir
 from pace_dspy.retrieval.locks import writing
 from pace_dspy.retrieval.log import LOG, LogRecord, append_record, crc_of, write_at
 from pace_dspy.retrieval.manifest import VECTORS
@@ -238,10 +238,11 @@ class LiveKb:
 
     def _look(self) -> tuple[object, ...]:
         stored = self._stored
+        check_folder(self.folder)
         manifest = (self.folder / MANIFEST).stat()
         try:
             log_size = (stored.data / LOG).stat().st_size
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             log_size = 0
         return manifest.st_ino, manifest.st_mtime_ns, stored.data.name, log_size
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
 
 from pace_dspy.errors import PaceError
+from pace_dspy.retrieval.layout import MANIFEST, check_folder
 
 LOCK_WAIT_S = 60.0
 _QUIET_S = 0.3
@@ -28,7 +31,9 @@ def writing(folder: Path, kb_id: str, on_wait: Callable[[str], None] | None = No
 
     Raises:
         PaceError: Another writer holds the KB too long, or the disk is full or read-only.
+        ConfigError: A file is in the place of the folder.
     """
+    check_folder(folder)
     wait_s = LOCK_WAIT_S
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,5 +56,17 @@ def writing(folder: Path, kb_id: str, on_wait: Callable[[str], None] | None = No
     except OSError as exc:
         raise PaceError(
             f"the index of KB {kb_id!r} cannot be written to {folder}: {exc.strerror or exc}. "
-            "An older version is intact; free some space or choose another folder"
+            f"{_what_is_left(folder)}; {_remedy(exc)}"
         ) from exc
+
+
+def _what_is_left(folder: Path) -> str:
+    return "An older version is intact" if os.path.lexists(folder / MANIFEST) else "Nothing is stored there"
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space or choose another folder"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "make it writable or choose another folder"
+    return "choose another folder"

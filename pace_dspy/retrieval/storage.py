@@ -21,9 +21,8 @@ from pace_dspy.retrieval.fsync import rename_durably, replace_text
 from pace_dspy.retrieval.kb import GRAPH_K, KbIndex
 from pace_dspy.retrieval.layout import MANIFEST, index_dir
 from pace_dspy.retrieval.locks import writing
-from pace_dspy.retrieval.log import read_log
-from pace_dspy.retrieval.manifest import FORMAT_VERSION, Manifest
-from pace_dspy.retrieval.stored import open_stored
+from pace_dspy.retrieval.manifest import FORMAT_VERSION, Manifest, checksum
+from pace_dspy.retrieval.stored import open_stored, read_records
 from pace_dspy.types import Fact
 
 _TEMPORARY = "tmp-"
@@ -79,9 +78,12 @@ def write_version(index: KbIndex, folder: Path, version: int) -> Manifest:
             n_postings=len(index.sparse.matrix.data),
             folder=final.name,
             files=sizes,
+            checksums={name: checksum(temporary / name, size) for name, size in sizes.items()},
             versions=versions(),
         )
         rename_durably(temporary, final)
+        if (folder / MANIFEST).is_dir():  # damage: no file can replace it
+            shutil.rmtree(folder / MANIFEST)
         replace_text(folder / MANIFEST, manifest.to_json())
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -110,7 +112,7 @@ def load_index(
     Raises:
         FileNotFoundError: No index of this KB is stored below ``root``.
         IndexMismatchError: Embedder, format version, content, counts or files differ; names the fields.
-        ConfigError: ``kb_id`` is not allowed.
+        ConfigError: ``kb_id`` is not allowed, or a file is in the place of its folder.
     """
     return open_stored(index_dir(root, kb_id), kb_id, embedder, facts, graph_k).index
 
@@ -135,6 +137,7 @@ def load_or_build(
 
     Raises:
         PaceError: It cannot be stored.
+        ConfigError: ``kb_id`` is not allowed, or a file is in the place of its folder.
     """
     try:
         return load_index(root, kb_id, embedder, facts=facts, graph_k=graph_k)
@@ -147,8 +150,10 @@ def load_or_build(
 def _last_version(folder: Path, kb_id: str) -> int:
     with contextlib.suppress(FileNotFoundError, IndexMismatchError):
         manifest = Manifest.read(folder, kb_id)
-        records, _ = read_log(folder / manifest.folder)
-        return records[-1].version if records else manifest.version
+        with contextlib.suppress(IndexMismatchError):
+            records, _ = read_records(folder, manifest)
+            return records[-1].version if records else manifest.version
+        return manifest.version
     return 0
 
 
@@ -162,5 +167,8 @@ def _check_owner(folder: Path, kb_id: str) -> None:
 
 def _sweep(folder: Path, keep: str) -> None:
     for path in folder.iterdir():
-        if path.is_dir() and path.name.startswith((_TEMPORARY, _DATA)) and path.name != keep:
-            shutil.rmtree(path, ignore_errors=True)
+        if path.name.startswith((_TEMPORARY, _DATA)) and path.name != keep:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:  # damage: a file in the place of a data folder
+                path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from pace_dspy.retrieval.kb import KbIndex
 from pace_dspy.retrieval.log import LogRecord, crc_of, read_log
 from pace_dspy.retrieval.manifest import Manifest, mismatch
 from pace_dspy.types import Fact
+
+_DAMAGE = (OSError, ValueError, RuntimeError, TypeError, KeyError, EOFError, SyntaxError, tokenize.TokenError)
+"""What numpy, pyarrow and JSON raise when they read damaged files."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +137,20 @@ def advanced(stored: Stored) -> Stored:
     index = stored.index
     if read_manifest(stored.folder, index.kb_id) != stored.manifest:
         return open_stored(stored.folder, index.kb_id, index.embedder)
-    records, end = read_log(stored.data, stored.log_end)
+    records, end = read_records(stored.folder, stored.manifest, stored.log_end)
     return _replayed(stored, records, end)
+
+
+def read_records(folder: Path, manifest: Manifest, start: int = 0) -> tuple[list[LogRecord], int]:
+    """Read the log of a KB from ``start`` on; see `pace_dspy.retrieval.log.read_log`.
+
+    Raises:
+        IndexMismatchError: It cannot be read.
+    """
+    try:
+        return read_log(folder / manifest.folder, start)
+    except _DAMAGE as exc:
+        raise mismatch(manifest.kb_id, folder, {"log": (f"not readable ({exc})", "whole")}) from exc
 
 
 def _open(
@@ -145,7 +161,7 @@ def _open(
     facts: Sequence[Fact] | None,
     graph_k: int | None,
 ) -> Stored:
-    records, end = read_log(folder / manifest.folder)
+    records, end = read_records(folder, manifest)
     last = records[-1] if records else manifest
     current = dataclasses.replace(manifest, content_hash=last.content_hash, n_facts=last.n_facts)
     wanted: dict[str, object] = {"embedder_id": embedder.id}
@@ -158,7 +174,7 @@ def _open(
     manifest.check_files(folder)
     try:
         index = read_parts(folder / manifest.folder, manifest, embedder)
-    except (OSError, ValueError, RuntimeError) as exc:
+    except _DAMAGE as exc:
         raise mismatch(kb_id, folder, {"files": (f"not readable ({exc})", "whole")}) from exc
     held = {
         "content_hash": index.content_hash,
@@ -190,7 +206,7 @@ def _replayed(stored: Stored, records: Sequence[LogRecord], end: int) -> Stored:
             added |= {fact.doc_id: (fact, row) for fact, row in zip(record.facts, rows, strict=True)}
         new_rows = np.array([row for _, row in added.values()], dtype=np.int64)
         changed = index.changed(removed, [fact for fact, _ in added.values()], matrix, new_rows, last.version)
-    except (OSError, ValueError, KeyError) as exc:
+    except _DAMAGE as exc:
         raise mismatch(index.kb_id, stored.folder, {"log": (f"not readable ({exc})", "whole")}) from exc
     if changed.content_hash != last.content_hash:
         differing = {"content_hash": (last.content_hash, changed.content_hash)}

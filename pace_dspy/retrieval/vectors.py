@@ -7,6 +7,9 @@ from numpy.typing import ArrayLike
 
 from pace_dspy.retrieval.base import FloatMatrix
 
+MAX_ENTRY = 1e15
+"""Largest size of an entry: the inner product of two rows (and all its parts) then stays within float32. Ours."""
+
 
 def as_matrix(vectors: ArrayLike, name: str, *, dim: int | None = None) -> FloatMatrix:
     """Return vectors as a C-contiguous float32 matrix (no copy when they are one).
@@ -20,9 +23,13 @@ def as_matrix(vectors: ArrayLike, name: str, *, dim: int | None = None) -> Float
         ``(n, dim)`` float32.
 
     Raises:
-        ValueError: Not two-dimensional, another ``dim``, or NaN / infinite entries.
+        ValueError: Not two-dimensional, another ``dim``, not real, or NaN, infinite or huge entries (`MAX_ENTRY`).
     """
-    matrix = np.ascontiguousarray(vectors, dtype=np.float32)
+    given = np.asarray(vectors)
+    if given.dtype.kind not in "biuf":
+        raise ValueError(f"{name} are {given.dtype} numbers; give real ones, best float32")
+    with np.errstate(over="ignore"):  # refused below
+        matrix = np.ascontiguousarray(given, dtype=np.float32)
     if matrix.ndim == 1 and matrix.size == 0:
         matrix = matrix.reshape(0, dim or 0)
     if matrix.ndim != 2:
@@ -31,6 +38,10 @@ def as_matrix(vectors: ArrayLike, name: str, *, dim: int | None = None) -> Float
         raise ValueError(f"{name} have dimension {matrix.shape[1]}, this index has {dim}; use the same embedder")
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} hold NaN or infinite numbers; check the embedder")
+    if matrix.size and max(matrix.max(), -matrix.min()) > MAX_ENTRY:
+        raise ValueError(
+            f"{name} hold numbers beyond +-{MAX_ENTRY:g}, with which scores overflow; give rows of unit length"
+        )
     return matrix
 
 

@@ -64,7 +64,7 @@ def test_unknown_backend_and_setting_list_what_is_known() -> None:
         ({"window": "100"}, r"window: Input should be greater than or equal to 512"),
         ({"temperature": "3"}, r"temperature: Input should be less than or equal to 2"),
         ({"schema_form": "xml"}, r"schema_form: Input should be 'json_schema', 'json_object' or 'none'"),
-        ({"base_url": "localhost:8000"}, r"base_url: String should match pattern"),
+        ({"base_url": "localhost:8000"}, r"base_url='localhost:8000' is not an http:// or https:// address"),
         ({"slots": "0"}, r"slots: Input should be greater than or equal to 1"),
     ],
 )

@@ -10,6 +10,7 @@ from hash_embedder import HashEmbedder
 
 from pace_dspy.errors import ConfigError, IndexMismatchError, PaceError
 from pace_dspy.retrieval import KbIndex, index_dir, load_index, load_or_build, save_index
+from pace_dspy.retrieval.manifest import checksum
 from pace_dspy.types import Fact, View
 
 VIEWS = [View("original", "boathouse key"), View("counter", "Clara shellfish oysters Friday"), View("counter", "Évora")]
@@ -41,7 +42,7 @@ def test_files_are_mapped_and_hold_no_pickle(facts, embedder, tmp_path):
         np.load(path, allow_pickle=False)
     assert np.load(folder / manifest["folder"] / "vectors.npy").shape == (7, 32)
     assert isinstance(loaded.dense.matrix.base.base, np.memmap)
-    assert (manifest["format_version"], manifest["kb_id"], manifest["n_facts"], manifest["dim"]) == (2, "kb", 7, 32)
+    assert (manifest["format_version"], manifest["kb_id"], manifest["n_facts"], manifest["dim"]) == (3, "kb", 7, 32)
     assert manifest["embedder_id"] == "hash:32"
 
 
@@ -102,7 +103,7 @@ def edit_manifest(kb_folder, **fields):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"format_version": 99}, "format_version: stored 99, wanted 2"),
+        ({"format_version": 99}, "format_version: stored 99, wanted 3"),
         ({"kb_id": "other"}, "kb_id: stored 'other', wanted 'kb'"),
         ({"n_facts": 6}, "n_facts: stored 6, wanted 7"),
         ({"n_postings": 1}, "n_postings: stored 1, wanted"),
@@ -151,7 +152,12 @@ def test_texts_of_another_kb_are_noticed(facts, embedder, tmp_path):
     paths = [next(path.glob("data-*")) / "facts.parquet" for path in (other, folder)]
     shutil.copy(*paths)
     manifest = json.loads((folder / "manifest.json").read_text())
-    edit_manifest(folder, files=manifest["files"] | {"facts.parquet": paths[1].stat().st_size})
+    size = paths[1].stat().st_size
+    edit_manifest(
+        folder,
+        files=manifest["files"] | {"facts.parquet": size},
+        checksums=manifest["checksums"] | {"facts.parquet": checksum(paths[1], size)},
+    )
     with pytest.raises(IndexMismatchError, match="content_hash: stored"):
         load_index(tmp_path, "kb", embedder)
 
@@ -229,7 +235,7 @@ def test_disk_full_says_where_and_keeps_the_old_version(facts, embedder, tmp_pat
 
 def test_root_that_is_a_file(facts, embedder, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(PaceError, match="cannot be written to"):
+    with pytest.raises(ConfigError, match="file is a file where a folder of indexes is needed; move it away"):
         save_index(KbIndex.build("kb", facts, embedder), tmp_path / "file")
 
 

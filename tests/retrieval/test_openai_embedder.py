@@ -223,10 +223,12 @@ def test_a_key_with_a_line_break_is_not_shown(monkeypatch):
     assert CANARY not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["localhost:1/v1", "ftp://host/v1", "http://", "http:///v1"])
+@pytest.mark.parametrize(
+    "url", ["localhost:1/v1", "ftp://host/v1", "http://", "http:///v1", "http://[::1", "http://h:abc/v1"]
+)
 def test_addresses_that_are_none(url):
-    with pytest.raises(ConfigError, match="must look like http://HOST:PORT/v1"):
-        OpenAICompatibleEmbedder("emb", url)
+    with pytest.raises(ConfigError, match=r"^embedding server: base_url='.*; use one like http://localhost:8000/v1$"):
+        make_embedder(f"openai:emb@{url}")
 
 
 @pytest.mark.parametrize("url", [f"http://me:{CANARY}@host/v1", f"http://host/v1?key={CANARY}"])

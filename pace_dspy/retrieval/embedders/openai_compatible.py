@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
+from pace_dspy.backends.addresses import check_address
 from pace_dspy.errors import BackendError, ConfigError, MissingKeyError
 from pace_dspy.retrieval.base import FloatMatrix
 from pace_dspy.retrieval.embedders.http_errors import RETRYABLE, error_of, retry_wait
@@ -41,7 +42,7 @@ class OpenAICompatibleEmbedder:
         sleep: For tests.
 
     Raises:
-        ConfigError: Not an http(s) address, or one with a user, password or query in it.
+        ConfigError: An address that cannot be used, or one with a user, password or query in it.
         MissingKeyError: OpenAI's own address without a key.
     """
 
@@ -57,14 +58,7 @@ class OpenAICompatibleEmbedder:
         timeout_s: float = 60.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("the address of an embedding server must look like http://HOST:PORT/v1")
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ConfigError(
-                f"the address of the embedding server at {parts.hostname} must hold no user, password or query; "
-                f"put the key into {KEY_VARIABLE}"
-            )
+        check_address(base_url, "embedding server: base_url", KEY_VARIABLE)
         self.model, self.base_url = model, base_url.rstrip("/")
         self._key = _key_for(self.base_url, model)
         self._dim, self._batch_size = dim, batch_size
