@@ -67,7 +67,7 @@ def load_program(source: Path | None, config: PaceMakerConfig, *, backend: str, 
     program = PaceMakerProgram(config)
     if source is None:
         return program
-    path = source / PROGRAM_NAME if source.is_dir() else source
+    path = _state_file(source)
     manifest = _read(path.with_name(MANIFEST_NAME))
     state = _read(path)
     wanted = signature_fields(program)
@@ -93,7 +93,7 @@ def read_manifest(source: Path) -> dict[str, Any]:
     Raises:
         ConfigError: There is none, or it cannot be read.
     """
-    return _read((source / PROGRAM_NAME if source.is_dir() else source).with_name(MANIFEST_NAME))
+    return _read(_state_file(source).with_name(MANIFEST_NAME))
 
 
 def fingerprint(source: Path) -> str:
@@ -105,7 +105,7 @@ def fingerprint(source: Path) -> str:
     Raises:
         ConfigError: There is none, or it cannot be read.
     """
-    path = source / PROGRAM_NAME if source.is_dir() else source
+    path = _state_file(source)
     content = [_read(path), (read_manifest(source).get("calibration") or {}).get("threshold")]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -139,6 +139,12 @@ def _mismatch(saved: dict[str, list[str]], wanted: dict[str, list[str]]) -> list
     return lines
 
 
+def _state_file(source: Path) -> Path:
+    if not source.exists():
+        raise ConfigError(f"no program at {source}: give the folder that holds {PROGRAM_NAME} and {MANIFEST_NAME}")
+    return source / PROGRAM_NAME if source.is_dir() else source
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -146,7 +152,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"no program at {path}: give the folder that holds {PROGRAM_NAME} and {MANIFEST_NAME}"
         ) from exc
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise ConfigError(f"{path} cannot be read as a saved program: {exc}") from exc
     if not isinstance(value, dict):
         raise ConfigError(f"{path} does not hold a saved program (a JSON object)")

@@ -14,7 +14,7 @@ from pace_dspy.backends.usage import request_log
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.modules.choice import make_answerer
-from pace_dspy.program import as_pool, candidates, checked, facts_of, to_prediction
+from pace_dspy.program import as_pool, candidates, config_of, facts_of, make_task, to_prediction
 from pace_dspy.retrieval import KbIndex
 from pace_dspy.steps import search
 from pace_dspy.types import Task, Trace, View, ViewHits
@@ -38,12 +38,12 @@ class BaselineProgram(dspy.Module):
         ConfigError: Unknown baseline.
     """
 
-    def __init__(self, method: Baseline, config: PaceMakerConfig | None = None) -> None:
+    def __init__(self, method: Baseline, config: PaceMakerConfig | str | None = None) -> None:
         super().__init__()
         if method not in BASELINES:
             raise ConfigError(f"unknown baseline {method!r}; baselines: {', '.join(BASELINES)}")
         self.method = method
-        self.config = config or PaceMakerConfig()
+        self.config = config_of(config)
         self.answerer = make_answerer(self.config.agents)
 
     def forward(
@@ -63,7 +63,7 @@ class BaselineProgram(dspy.Module):
             persona: The user's name.
             gold_doc_ids: The decisive facts; only ``oracle`` looks at them.
         """
-        task, kb = Task(checked(request), reference_date, kb_id, persona), facts_of(kb_id)
+        task, kb = make_task(request, reference_date, kb_id, persona), facts_of(kb_id)
         started = time.perf_counter()
         with request_log() as log:
             found = self.retrieve(task, kb)

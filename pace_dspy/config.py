@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pace_dspy.backends.overrides import flatten
-from pace_dspy.errors import ConfigError
+from pace_dspy.errors import ConfigError, shortened
 
 Agent = Literal["model", "off"]
 RuledAgent = Literal["model", "rules", "off"]
@@ -19,7 +19,7 @@ Walk = Literal["bfs", "ppr"]
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class RetrievalConfig(_Group):
@@ -122,6 +122,10 @@ class PaceMakerConfig(_Group):
             raw: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         except (ValueError, OSError) as exc:
             raise ConfigError(f"config file {path} cannot be read: {exc}") from exc
+        except RecursionError as exc:
+            raise ConfigError(
+                f"config file {path} cannot be read: it is nested too deeply; groups hold plain values"
+            ) from exc
         if not isinstance(raw, dict):
             raise ConfigError(f"config file {path} must hold an object with groups retrieval, agents and backend")
         return cls.parse({"name": path.stem, **raw}, source=str(path))
@@ -141,7 +145,9 @@ class PaceMakerConfig(_Group):
             first = exc.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
             hint = f"; fields: {', '.join(_fields_at(cls, first['loc']))}" if first["type"] == "extra_forbidden" else ""
-            raise ConfigError(f"{source}: {field}: {first['msg']} (received {first['input']!r}){hint}") from exc
+            raise ConfigError(
+                f"{source}: {field}: {first['msg']} (received {shortened(first['input'])}){hint}"
+            ) from exc
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:

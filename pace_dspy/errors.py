@@ -57,7 +57,7 @@ class DataError(PaceError, ValueError):
                 file or "",
                 f"row {row}" if row is not None else "",
                 f"field {field!r}" if field else "",
-                f"value {_short(value)}" if value is not None else "",
+                f"value {shortened(value)}" if value is not None else "",
             )
             if part
         )
@@ -168,6 +168,10 @@ class ReplyError(BackendError):
         super().__init__(problem, backend=backend, model=model)
 
 
-def _short(value: object, limit: int = 80) -> str:
-    text = repr(value)
+def shortened(value: object, limit: int = 80) -> str:
+    """Return a value as messages show it: its ``repr``, cut to ``limit`` characters."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,9 +26,12 @@ from pace_dspy.retrieval import (
 )
 from pace_dspy.retrieval.embedding_cache import CACHE_FOLDER
 from pace_dspy.retrieval.layout import MANIFEST, check_folder, root_of
+from pace_dspy.text import broken_character, is_blank
 from pace_dspy.types import Case, Fact
 
 INDEX_ENV = "PACE_INDEX_DIR"
+MAX_KB_ID_CHARS = 100
+"""Longest ``kb_id`` made from a file's name (ours)."""
 _WORKERS = 4
 
 
@@ -124,15 +128,26 @@ def find_stored(kb: str, folder: Path | None = None) -> tuple[Path, str]:
         if index_dir(root_of(place), place.name) != place:
             raise ConfigError(f"{place} was moved out of its folder of indexes; give that folder and the kb_id")
         return root_of(place), place.name
-    return _place(folder), check_kb_id(path.stem if path.is_file() else kb)
+    return _place(folder), check_kb_id(kb_id_of(path) if path.is_file() else kb)
 
 
 def _place(folder: Path | None) -> Path:
     return check_folder(folder, "--index") if folder else default_index_dir()
 
 
+def kb_id_of(path: Path) -> str:
+    """Return the ``kb_id`` of a user's own file of facts: its name, other characters than ids may have as ``-``."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)[:MAX_KB_ID_CHARS]
+    return name if name.strip(".-") else "facts"
+
+
 def new_fact(text: str, date: dt.date | None = None, doc_id: str | None = None) -> Fact:
     """Return a fact; without an id it gets the one that `pace_dspy.data.load_kb` gives the same text and date."""
+    if is_blank(text):
+        raise ConfigError("the fact has an empty text. Write the fact, or leave it out")
+    for name, given in (("text", text), ("doc_id", doc_id or "")):
+        if problem := broken_character(given):
+            raise ConfigError(f"{name} {given[:80]!r}: {problem}. Type it in UTF-8")
     text = " ".join(text.split())
     made = hashlib.sha256(f"{date or ''}|{text}".encode("utf-8", errors="surrogatepass")).hexdigest()[:12]
     return Fact(doc_id or f"fact-{made}", text, date)

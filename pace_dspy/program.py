@@ -25,7 +25,8 @@ from pace_dspy.modules.choice import (
 )
 from pace_dspy.retrieval import KbIndex, get_kb
 from pace_dspy.steps import clash_notes, look_again, search, walk
-from pace_dspy.temporal import annotate_weekdays
+from pace_dspy.temporal import FIRST_YEAR, LAST_YEAR, annotate_weekdays, readable
+from pace_dspy.text import broken_character, is_blank
 from pace_dspy.types import Candidate, FusedHit, PoolFact, Task, Trace
 
 
@@ -36,12 +37,12 @@ class PaceMakerProgram(dspy.Module):
     tracing the program never touches an index or a whole knowledge base.
 
     Args:
-        config: Limits and switches; the paper's by default.
+        config: Limits and switches, or the name of a named config; the paper's by default.
     """
 
-    def __init__(self, config: PaceMakerConfig | None = None) -> None:
+    def __init__(self, config: PaceMakerConfig | str | None = None) -> None:
         super().__init__()
-        self.config = config or PaceMakerConfig()
+        self.config = config_of(config)
         agents = self.config.agents
         self.planner = make_planner(agents)
         self.views = make_views(agents)
@@ -66,10 +67,11 @@ class PaceMakerProgram(dspy.Module):
 
         Raises:
             NoFactsError: The knowledge base is empty.
-            ConfigError: Empty request, unknown ``kb_id``, or no language model for a stage that needs one.
+            ConfigError: Empty or broken request, date out of range, unknown ``kb_id``, or no language model for a stage
+                that needs one.
             BackendError: The backend failed.
         """
-        task, kb = Task(checked(request), reference_date, kb_id, persona), facts_of(kb_id)
+        task, kb = make_task(request, reference_date, kb_id, persona), facts_of(kb_id)
         settings, agents, started = self.config.retrieval, self.config.agents, time.perf_counter()
         with request_log() as log:
             cues = self.planner(task)
@@ -113,15 +115,37 @@ class PaceMakerProgram(dspy.Module):
         super().save(path)
 
 
-def checked(request: str) -> str:
-    """Return the request unless it is empty.
+def make_task(request: str, reference_date: dt.date, kb_id: str, persona: str | None = None) -> Task:
+    """Return a request with what belongs to it, checked.
 
     Raises:
-        ConfigError: It is.
+        ConfigError: The request is empty, a text holds half a character, or the date is out of range.
     """
-    if not request.strip():
+    if is_blank(request):
         raise ConfigError("the request is empty; give the text that the user typed")
-    return request
+    for name, text in (("request", request), ("persona", persona or "")):
+        if problem := broken_character(text):
+            raise ConfigError(f"{name} {text[:80]!r}: {problem}. Type it in UTF-8")
+    if not readable(reference_date):
+        allowed = f"{FIRST_YEAR}-01-01 to {LAST_YEAR}-12-31"
+        raise ConfigError(f"reference date {reference_date.isoformat()} is out of range; allowed: {allowed}")
+    return Task(request, reference_date, kb_id, persona)
+
+
+def config_of(config: PaceMakerConfig | str | None) -> PaceMakerConfig:
+    """Return a config itself, the one of that name or file, or the paper's.
+
+    Raises:
+        ConfigError: Unknown name, or not a config at all.
+    """
+    if isinstance(config, str):
+        return PaceMakerConfig.load(config)
+    if config is not None and not isinstance(config, PaceMakerConfig):
+        raise ConfigError(
+            f"config must be a PaceMakerConfig or a name ({', '.join(PaceMakerConfig.names())}), "
+            f"not {type(config).__name__}"
+        )
+    return config or PaceMakerConfig()
 
 
 def seeds_of(found: Trace) -> tuple[PoolFact, ...]:

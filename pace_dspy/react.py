@@ -12,8 +12,8 @@ from pace_dspy.config import PaceMakerConfig
 from pace_dspy.modules.choice import make_answerer
 from pace_dspy.modules.notebook import Notebook
 from pace_dspy.modules.searcher import NoteSearcher
-from pace_dspy.program import candidates, checked, facts_of, to_prediction
-from pace_dspy.types import Task, Trace, View, ViewHits
+from pace_dspy.program import candidates, config_of, facts_of, make_task, to_prediction
+from pace_dspy.types import Trace, View, ViewHits
 
 REACT = "react"
 
@@ -28,15 +28,15 @@ class ReactProgram(dspy.Module):
         config: Limits; planner, views, filters and walk are not used.
     """
 
-    def __init__(self, config: PaceMakerConfig | None = None) -> None:
+    def __init__(self, config: PaceMakerConfig | str | None = None) -> None:
         super().__init__()
-        self.config = config or PaceMakerConfig()
+        self.config = config_of(config)
         self.searcher = NoteSearcher()
         self.answerer = make_answerer(self.config.agents)
 
     def forward(self, request: str, reference_date: dt.date, kb_id: str, persona: str | None = None) -> dspy.Prediction:
         """Check one request; same arguments, result fields and errors as `PaceMakerProgram.forward`."""
-        task, kb = Task(checked(request), reference_date, kb_id, persona), facts_of(kb_id)
+        task, kb = make_task(request, reference_date, kb_id, persona), facts_of(kb_id)
         started = time.perf_counter()
         with request_log() as log:
             notebook = self.searcher(task, Notebook(kb))

@@ -67,7 +67,7 @@ class BackendProfile(BaseModel):
         supports_logprobs: Whether token log probabilities come back.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
     summary: str

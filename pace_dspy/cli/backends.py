@@ -6,7 +6,6 @@ import os
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from pace_dspy.backends.lm import make_lm
@@ -15,9 +14,8 @@ from pace_dspy.backends.probe import ProbeReport, probe
 from pace_dspy.backends.profiles import PROFILES, BackendProfile
 from pace_dspy.cli.live import with_weights
 from pace_dspy.cli.options import AsJson, BackendSettings
-from pace_dspy.cli.output import emit_json, fail, stderr, stdout
+from pace_dspy.cli.output import emit_json, shown, stderr, stdout
 from pace_dspy.cli.render import print_summary
-from pace_dspy.errors import BackendError
 
 app = typer.Typer(help="List the backends, or test one.", invoke_without_command=True)
 
@@ -39,7 +37,7 @@ def backends(context: typer.Context, as_json: AsJson = False) -> None:
     stdout.print(table)
     stdout.print()
     for profile in PROFILES.values():
-        stdout.print(f"[bold]{profile.name}[/]: {escape(profile.summary)}")
+        stdout.print(f"[bold]{profile.name}[/]: {shown(profile.summary)}")
 
 
 @app.command("test")
@@ -50,11 +48,8 @@ def try_one(
 ) -> None:
     """Make one tiny structured call and report reachability, schema, window, tokens per second and price."""
     settings = own_settings(parse_settings(backend_settings or ()))
-    try:
-        with with_weights(), stderr.status(f"asking {name}"):
-            report = probe(make_lm(name, settings))
-    except BackendError as exc:
-        fail(str(exc), 1)
+    with with_weights(), stderr.status(f"asking {shown(name)}"):
+        report = probe(make_lm(name, settings))
     if as_json:
         emit_json(report.to_dict())
     else:

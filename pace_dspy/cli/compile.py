@@ -9,7 +9,18 @@ import typer
 
 from pace_dspy.backends.preflight import preflight
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson, Backend, BackendSettings, Config, Data, EmbedderSpec, IndexDir, ProgramFile
+from pace_dspy.cli.options import (
+    AsJson,
+    BackendSettings,
+    Config,
+    Data,
+    EmbedderSpec,
+    IndexDir,
+    ModelBackend,
+    ProgramFile,
+    SplitFile,
+    a_path,
+)
 from pace_dspy.cli.output import emit_json, say
 from pace_dspy.cli.render import print_summary
 from pace_dspy.optimization import OPTIMIZERS, STAGE_CHOICES, Budget, CompileSettings, prepare
@@ -21,28 +32,34 @@ _BUDGET_HELP = "300calls (examples scored), 45min or 2usd; may be repeated, all 
 
 
 def compile_(
-    out: Annotated[Path, typer.Option("--out", help="Artifact folder, for example artifacts/compiled/NAME.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", parser=a_path, metavar="PATH", help="Artifact folder, for example artifacts/compiled/NAME."
+        ),
+    ],
     optimizer: Annotated[str, typer.Option("--optimizer", help=f"{', '.join(OPTIMIZERS)}.")],
     data: Data = "mini",
     stages: Annotated[str, typer.Option("--stages", help=_STAGES_HELP)] = "answerer",
     end_to_end: Annotated[
         bool, typer.Option("--end-to-end", help="Score whole requests instead of one stage on frozen inputs.")
     ] = False,
-    backend: Backend = "local",
+    backend: ModelBackend = "local",
     prompt_backend: Annotated[
         str | None, typer.Option("--prompt-backend", help="Backend that proposes; --backend by default.")
     ] = None,
     backend_settings: BackendSettings = None,
     config: Config = "paper",
-    split_file: Annotated[
-        Path | None, typer.Option("--split-file", help="Split by persona; mini brings its own.")
-    ] = None,
+    split_file: SplitFile = None,
     budget: Annotated[list[str] | None, typer.Option("--budget", help=_BUDGET_HELP)] = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Examples in flight.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every draw.")] = 0,
     program: ProgramFile = None,
     recorded: Annotated[
-        Path | None, typer.Option("--recorded", help="Run folder whose candidate lists the filters learn on.")
+        Path | None,
+        typer.Option(
+            "--recorded", parser=a_path, metavar="PATH", help="Run folder whose candidate lists the filters learn on."
+        ),
     ] = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Fit the answerer's decision threshold on dev afterwards.")
@@ -57,7 +74,14 @@ def compile_(
     embedder: EmbedderSpec = "minilm",
     index: IndexDir = None,
     work: Annotated[
-        Path | None, typer.Option("--work", help="Replies and spending.", show_default="artifacts/runs/compile-NAME")
+        Path | None,
+        typer.Option(
+            "--work",
+            parser=a_path,
+            metavar="PATH",
+            help="Replies and spending.",
+            show_default="artifacts/runs/compile-NAME",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, print the cost, stop.")] = False,
     as_json: AsJson = False,

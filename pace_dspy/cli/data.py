@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pace_dspy.cli.options import AsJson
-from pace_dspy.cli.output import emit_json, stdout
+from pace_dspy.cli.options import AsJson, a_path
+from pace_dspy.cli.output import emit_json, show_line
 from pace_dspy.data import load_pace, make_split, save_split, validate
 
 app = typer.Typer(help="Validate and split datasets.", no_args_is_help=True)
@@ -24,14 +24,15 @@ def validate_command(
     if as_json:
         emit_json(report.to_dict())
     else:
-        stdout.print(report.to_text(), markup=False)
+        for line in report.to_text().split("\n"):
+            show_line(line)
     raise typer.Exit(report.exit_code)
 
 
 @app.command("split")
 def split_command(
     path: Annotated[str, typer.Argument(help="mini, a PACE folder, or the hub's p2chp2t/pace.")],
-    out: Annotated[Path, typer.Option("--out", help="The split file to write (JSON).")],
+    out: Annotated[Path, typer.Option("--out", parser=a_path, metavar="PATH", help="The split file to write (JSON).")],
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same split.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -43,5 +44,5 @@ def split_command(
         emit_json({"out": str(out), **parts})
         return
     for part, cases in parts.items():
-        stdout.print(f"{part}: {len(cases)} personas ({', '.join(cases)})")
-    stdout.print(f"written to {out}")
+        show_line(f"{part}: {len(cases)} personas ({', '.join(cases)})")
+    show_line(f"written to {out}")

@@ -10,13 +10,14 @@ import typer
 
 from pace_dspy.backends.usage import watching
 from pace_dspy.cli.live import STAGE_WORDS, with_weights
-from pace_dspy.cli.options import AnswerBackend, Backend, BackendSettings, Config, ProgramFile
-from pace_dspy.cli.output import say, stderr, stdout
+from pace_dspy.cli.options import AnswerBackend, Backend, BackendSettings, Config, ProgramFile, a_path
+from pace_dspy.cli.output import say, show_line, stderr, stdout
 from pace_dspy.cli.render import print_row, print_summary
 from pace_dspy.data import load_pace
 from pace_dspy.evaluation.plan import RunSettings, prepare
 from pace_dspy.evaluation.runner import Limits, Outcome
 from pace_dspy.evaluation.summary import summarise
+from pace_dspy.paths import writable_folder
 from pace_dspy.retrieval import get_kb
 from pace_dspy.types import Stage
 
@@ -35,11 +36,14 @@ def demo(
     config: Config = DEMO_CONFIG,
     program: ProgramFile = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Run folder.", show_default="artifacts/runs/demo-<time>")
+        Path | None,
+        typer.Option(
+            "--out", parser=a_path, metavar="PATH", help="Run folder.", show_default="artifacts/runs/demo-<time>"
+        ),
     ] = None,
 ) -> None:
     """Check the requests of one shipped persona and show how each decision came about."""
-    folder = out or Path("artifacts") / "runs" / f"demo-{dt.datetime.now():%Y%m%d-%H%M%S}"
+    folder = writable_folder(out or Path("artifacts") / "runs" / f"demo-{dt.datetime.now():%Y%m%d-%H%M%S}")
     settings = RunSettings(
         data="mini",
         backend=backend,
@@ -69,7 +73,7 @@ def demo(
     path = plan.store.export()
     stdout.rule()
     print_summary("Summary", summarise(plan.store.rows()).to_text())
-    stdout.print(f"Run written to {path.parent}", markup=False)
+    show_line(f"Run written to {path.parent}")
     if outcome.failed or outcome.stopped:
         say(outcome.stopped or f"{outcome.failed} requests failed")
         raise typer.Exit(1)

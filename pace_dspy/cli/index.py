@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson, EmbedderSpec
-from pace_dspy.cli.output import counting, emit_json, stdout
+from pace_dspy.cli.options import AsJson, EmbedderSpec, a_path, a_text
+from pace_dspy.cli.output import counting, emit_json, show_line
 from pace_dspy.data import load_kb, load_pace
-from pace_dspy.errors import ConfigError
-from pace_dspy.knowledge import open_kb
+from pace_dspy.knowledge import kb_id_of, open_kb
+from pace_dspy.paths import writable_folder
 from pace_dspy.retrieval import make_embedder
 from pace_dspy.types import Fact
 
@@ -21,16 +21,22 @@ KB_SUFFIXES = (".jsonl", ".csv", ".txt")
 
 
 def index(
-    data: Annotated[str, typer.Option("--data", help="mini, a PACE folder, the hub's name, or a file of facts.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the indexes, one a knowledge base.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data", parser=a_text, metavar="TEXT", help="mini, a PACE folder, the hub's name, or a file of facts."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", parser=a_path, metavar="PATH", help="Folder for the indexes, one a knowledge base.")
+    ],
     embedder: EmbedderSpec = "minilm",
     graph_k: Annotated[int, typer.Option("--graph-k", min=0, help="Neighbours kept per fact.")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Build the on-disk indexes; one that is already there and fits is kept."""
     sources = _sources(data)
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out} is a file; give a folder")
+    writable_folder(out)
     rows = []
     with with_weights():
         made = make_embedder(embedder)
@@ -44,12 +50,12 @@ def index(
         emit_json({"out": str(out), "embedder": made.id, "indexes": rows})
         return
     for row in rows:
-        stdout.print(f"{row['kb_id']}: {row['facts']} facts in {row['seconds']} s")
-    stdout.print(f"{len(rows)} indexes in {out}, embedder {made.id}")
+        show_line(f"{row['kb_id']}: {row['facts']} facts in {row['seconds']} s")
+    show_line(f"{len(rows)} indexes in {out}, embedder {made.id}")
 
 
 def _sources(data: str) -> dict[str, tuple[Fact, ...]]:
     path = Path(data)
     if path.is_file() and path.suffix.lower() in KB_SUFFIXES:
-        return {path.stem: load_kb(path)}
+        return {kb_id_of(path): load_kb(path)}
     return {case.case_id: case.facts for case in load_pace(data).cases}

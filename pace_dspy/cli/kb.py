@@ -9,7 +9,7 @@ import typer
 
 from pace_dspy.cli.live import with_weights
 from pace_dspy.cli.options import AsJson, EmbedderSpec, IndexDir, parse_day
-from pace_dspy.cli.output import emit_json, say, stdout
+from pace_dspy.cli.output import emit_json, say, show_line
 from pace_dspy.data import load_kb
 from pace_dspy.errors import ConfigError
 from pace_dspy.knowledge import cached, default_index_dir, find_stored, new_fact
@@ -72,7 +72,7 @@ def remove_command(
     if bool(doc_ids) == (before is not None):
         raise ConfigError("give either the ids of facts or --before DATE")
     live = _open(kb, index)
-    _report_change(live, live.expire(parse_day(before)) if before else live.remove(doc_ids or []), as_json)
+    _report_change(live, live.expire(parse_day(before, "--before")) if before else live.remove(doc_ids or []), as_json)
 
 
 @app.command("list")
@@ -89,16 +89,16 @@ def list_command(
             emit_json({"index": str(root), "kbs": rows})
             return
         for row in rows:
-            stdout.print(f"{row['kb_id']}: {row['facts']} facts, version {row['version']}", markup=False)
-        stdout.print(f"{len(rows)} knowledge bases in {root}", markup=False)
+            show_line(f"{row['kb_id']}: {row['facts']} facts, version {row['version']}")
+        show_line(f"{len(rows)} knowledge bases in {root}")
         return
     shown = _open(kb, index).snapshot
     if as_json:
         emit_json({**_summary(shown), "items": [_item(fact) for fact in shown.facts.facts()]})
         return
     for fact in shown.facts.facts():
-        stdout.print(f"{fact.doc_id}  {fact.date or '-'}  {fact.text}", markup=False)
-    stdout.print(f"{len(shown)} facts in {shown.kb_id}, version {shown.version}", markup=False)
+        show_line(f"{fact.doc_id}  {fact.date or '-'}  {fact.text}")
+    show_line(f"{len(shown)} facts in {shown.kb_id}, version {shown.version}")
 
 
 @app.command("compact")
@@ -127,10 +127,9 @@ def _report(kb_id: str, index: KbIndex, added: list[str], removed: list[str], as
         emit_json({**_summary(index), "added": added, "removed": removed})
         return
     replaced = len(set(added) & set(removed))
-    stdout.print(
+    show_line(
         f"{kb_id}: {len(added) - replaced} added, {replaced} replaced, {len(removed) - replaced} removed; "
-        f"{len(index)} facts, version {index.version}",
-        markup=False,
+        f"{len(index)} facts, version {index.version}"
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -26,19 +28,41 @@ stdout = Console(soft_wrap=True, highlight=False)
 stderr = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+_UNSAFE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, marks that turn the direction of writing, and halves of characters."""
+
+
+def printable(text: str) -> str:
+    """Return a text of others as one harmless line: line breaks become spaces, control characters are spelled out."""
+    line = _BREAKS.sub(" ", text)
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), line)
+
+
+def shown(text: str) -> str:
+    """Return a text of others for a line with markup."""
+    return escape(printable(text))
+
+
+def show_line(text: str) -> None:
+    """Print one line on stdout, with no markup."""
+    stdout.print(printable(text), markup=False)
+
+
 def emit_json(value: Any) -> None:
-    """Print one JSON document on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+    """Print one JSON document on stdout; ASCII only where the terminal's encoding cannot hold all characters."""
+    ascii_only = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    sys.stdout.write(json.dumps(value, ensure_ascii=ascii_only, indent=2, default=str) + "\n")
 
 
 def say(text: str) -> None:
     """Print one line on stderr."""
-    stderr.print(text, markup=False)
+    stderr.print(printable(text), markup=False)
 
 
 def fail(text: str, exit_code: int) -> NoReturn:
     """Print one error line on stderr and exit."""
-    stderr.print(f"error: {' '.join(text.split())}", markup=False)
+    stderr.print(f"error: {printable(' '.join(text.split()))}", markup=False)
     sys.exit(exit_code)
 
 

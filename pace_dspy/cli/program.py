@@ -11,7 +11,7 @@ import typer
 
 from pace_dspy.artifacts import MANIFEST_NAME, PROGRAM_NAME, load_program, read_manifest
 from pace_dspy.cli.options import AsJson
-from pace_dspy.cli.output import emit_json, stdout
+from pace_dspy.cli.output import emit_json, show_line
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.optimization.snapshot import PredictorState, Snapshot, snapshot
 
@@ -27,10 +27,9 @@ def show(program: Folder, as_json: AsJson = False) -> None:
     if as_json:
         emit_json({"manifest": manifest, "predictors": plain(state)})
         return
-    stdout.print(f"{program}: {origin(manifest)}", markup=False)
+    show_line(f"{program}: {origin(manifest)}")
     for name, part in state.items():
-        stdout.print(f"\n== {name} ({len(part.demos)} demos)\n", markup=False)
-        stdout.print("\n".join(predictor_lines(part)), markup=False)
+        _section(f"{name} ({len(part.demos)} demos)", predictor_lines(part))
 
 
 @app.command("diff")
@@ -65,10 +64,9 @@ def diff(
         return
     for name, lines in found.items():
         if lines:
-            stdout.print(f"\n== {name}\n", markup=False)
-            stdout.print("\n".join(lines), markup=False)
+            _section(name, lines)
     if not any(found.values()):
-        stdout.print("no difference", markup=False)
+        show_line("no difference")
 
 
 def read(source: Path) -> tuple[dict[str, Any], dict[str, PredictorState]]:
@@ -80,6 +78,11 @@ def read(source: Path) -> tuple[dict[str, Any], dict[str, PredictorState]]:
     manifest = read_manifest(source)
     config = PaceMakerConfig.parse(manifest.get("config", {}), source=str(source))
     return manifest, snapshot(load_program(source, config, backend=str(manifest.get("backend"))))
+
+
+def _section(title: str, lines: list[str]) -> None:
+    for line in ("", f"== {title}", "", *lines):
+        show_line(line)
 
 
 def origin(manifest: dict[str, Any]) -> str:

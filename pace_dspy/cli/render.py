@@ -6,10 +6,9 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
+from rich.cells import cell_len
 
-from pace_dspy.cli.output import stdout
+from pace_dspy.cli.output import printable, shown, stdout
 from pace_dspy.retrieval import KbIndex
 from pace_dspy.types import Request
 
@@ -31,9 +30,9 @@ def row_as_dict(row: Mapping[str, Any], request: Request, kb: KbIndex) -> dict[s
 
 def print_row(row: Mapping[str, Any], request: Request, kb: KbIndex) -> None:
     """Print cues, views, facts per stage, evidence with citations, decision, response, seconds and tokens."""
-    stdout.print(f"[bold]Request[/]   {escape(request.query)} [dim](asked on {_day(request.reference_date)})[/]")
+    stdout.print(f"[bold]Request[/]   {shown(request.query)} [dim](asked on {_day(request.reference_date)})[/]")
     if row["error"]:
-        stdout.print(f"[bold red]Failed[/]    {escape(row['error']['message'])}")
+        stdout.print(f"[bold red]Failed[/]    {shown(row['error']['message'])}")
         return
     trace = row["trace"]
     _print_list("Cues", [f"{cue['direction']}: {cue['why']}" for cue in trace["cues"]])
@@ -44,7 +43,7 @@ def print_row(row: Mapping[str, Any], request: Request, kb: KbIndex) -> None:
     _print_list("Derived", [note["text"] for note in trace["notes"]])
     _print_decision(row, request)
     for fallback in trace["fallbacks"]:
-        stdout.print(f"Fallback  {fallback['stage']}: {escape(fallback['reason'])}")
+        stdout.print(f"Fallback  {fallback['stage']}: {shown(fallback['reason'])}")
     for trim in trace["trims"]:
         stdout.print(f"Trimmed   {trim['stage']}: {trim['shown']} of {trim['offered']} facts fit the window")
     stdout.print(f"Cost      {cost_line(trace)}")
@@ -82,23 +81,24 @@ def cost_line(trace: Mapping[str, Any]) -> str:
 
 
 def print_summary(title: str, values: Mapping[str, str]) -> None:
-    """Print name-value pairs as a small table."""
-    table = Table(title=title or None, show_header=False, box=None, title_justify="left", title_style="bold")
+    """Print name-value pairs as a small table; values are never cut, whatever the width."""
+    if title:
+        stdout.print(printable(title), style="bold", markup=False)
+    width = max((cell_len(name) for name in values), default=0)
     for name, value in values.items():
-        table.add_row(name, escape(value))
-    stdout.print(table)
+        stdout.print(f" {name}{' ' * (width - cell_len(name))}  {printable(value)}", markup=False)
 
 
 def _print_list(name: str, items: list[str]) -> None:
     for number, item in enumerate(items, start=1):
-        stdout.print(f"{name if number == 1 else '':<9} {number}. {escape(item)}")
+        stdout.print(f"{name if number == 1 else '':<9} {number}. {shown(item)}")
 
 
 def _print_evidence(row: Mapping[str, Any], kb: KbIndex, gold: frozenset[str]) -> None:
     cited = set(row["cited"])
     for number, doc_id in enumerate(row["evidence"]):
         marks = f"{'cited' if doc_id in cited else '':<5} {'gold' if doc_id in gold else '':<4}"
-        line = f"{'Evidence' if number == 0 else '':<9} {marks} {escape(kb.text(doc_id))} [dim]{escape(doc_id)}[/]"
+        line = f"{'Evidence' if number == 0 else '':<9} {marks} {shown(kb.text(doc_id))} [dim]{shown(doc_id)}[/]"
         stdout.print(f"[bold]{line}[/]" if doc_id in cited else line)
 
 
@@ -108,7 +108,7 @@ def _print_decision(row: Mapping[str, Any], request: Request) -> None:
     known = f" [dim](gold label: {request.label})[/]" if request.label else ""
     stdout.print(f"[bold]Decision[/]  [bold {colour}]{verdict}[/]{known}")
     if row["response"]:
-        stdout.print(f"Response  {escape(row['response'])}")
+        stdout.print(f"Response  {shown(row['response'])}")
 
 
 def _day(day: dt.date) -> str:

@@ -7,13 +7,18 @@ from typing import Annotated
 
 import typer
 
-from pace_dspy.cli.options import AsJson
-from pace_dspy.cli.output import emit_json, say, stdout
+from pace_dspy.cli.options import AsJson, a_path
+from pace_dspy.cli.output import emit_json, say, show_line
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, in the order of the report.", metavar="RUN")],
-    out: Annotated[Path, typer.Option("--out", help="The page to write, .html; plots go to a folder beside it.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", parser=a_path, metavar="PATH", help="The page to write, .html; plots go to a folder beside it."
+        ),
+    ],
     intersect: Annotated[
         bool, typer.Option("--intersect", help="Report on the requests all runs share when they differ.")
     ] = False,
@@ -33,8 +38,8 @@ def report(
     if as_json:
         emit_json({**vars(made), "path": str(made.path), "plots": [str(path) for path in made.plots]})
         return
-    stdout.print(f"{', '.join(made.runs)}: {made.n_requests} requests, {made.n_trails} with their trail", markup=False)
-    stdout.print(f"report  {made.path}", markup=False)
-    stdout.print(f"plots   {', '.join(str(path) for path in made.plots)}", markup=False)
+    show_line(f"{', '.join(made.runs)}: {made.n_requests} requests, {made.n_trails} with their trail")
+    show_line(f"report  {made.path}")
+    show_line(f"plots   {', '.join(str(path) for path in made.plots)}")
     if made.texts_missing:
         say(f"facts are shown by id: {made.texts_missing}")

@@ -18,6 +18,8 @@ from pace_dspy.cli.options import (
     EmbedderSpec,
     IndexDir,
     ProgramFile,
+    SplitFile,
+    a_path,
 )
 from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
@@ -26,6 +28,7 @@ from pace_dspy.evaluation.run_log import RunLog
 from pace_dspy.evaluation.runner import Limits, Outcome
 from pace_dspy.evaluation.summary import summarise
 from pace_dspy.methods import METHODS
+from pace_dspy.paths import writable_folder
 from pace_dspy.tracking import Tracker
 
 DEFAULT_EXPERIMENT = "pace-dspy"
@@ -33,7 +36,10 @@ DEFAULT_EXPERIMENT = "pace-dspy"
 
 def run(
     data: Data,
-    out: Annotated[Path, typer.Option("--out", help="Run folder; the same folder continues the run.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", parser=a_path, metavar="PATH", help="Run folder; the same folder continues the run."),
+    ],
     method: Annotated[str, typer.Option("--method", help=f"One of: {', '.join(METHODS)}.")] = ("pacemaker"),
     backend: Backend = "local",
     answer_backend: AnswerBackend = None,
@@ -42,9 +48,7 @@ def run(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N requests.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed recorded with the run and sent where supported.")] = 0,
     config: Config = "paper",
-    split_file: Annotated[
-        Path | None, typer.Option("--split-file", help="Split by persona; mini brings its own.")
-    ] = None,
+    split_file: SplitFile = None,
     part: Annotated[str, typer.Option("--part", help="all, train, dev or test.")] = "all",
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="Requests in flight; the backend's slots by default.")
@@ -87,7 +91,7 @@ def run(
         cache=cache,
     )
     with with_weights():
-        plan = prepare(settings, out, on_note=say)
+        plan = prepare(settings, writable_folder(out), on_note=say)
     log = None
     if track or (track is None and experiment is not None):
         name = experiment or DEFAULT_EXPERIMENT

@@ -9,7 +9,7 @@ import typer
 from pace_dspy.backends import weights
 from pace_dspy.cli.live import with_weights
 from pace_dspy.cli.options import AsJson
-from pace_dspy.cli.output import emit_json, stdout
+from pace_dspy.cli.output import emit_json, show_line
 
 app = typer.Typer(help="Pull, verify and locate the embedded model's files.", no_args_is_help=True)
 Name = Annotated[str | None, typer.Argument(help="One file; all that `demo` needs when left out.")]
@@ -45,4 +45,4 @@ def _print(paths: dict[str, str], as_json: bool) -> None:
         emit_json(paths)
         return
     for file, place in paths.items():
-        stdout.print(f"{file}: {place}", markup=False)
+        show_line(f"{file}: {place}")

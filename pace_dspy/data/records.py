@@ -11,6 +11,7 @@ from pace_dspy.data.profile import find_full_name
 from pace_dspy.data.rows import Row
 from pace_dspy.data.schema import TIMELINE_FIELDS, DataWarning, content_hash, find_situation_type
 from pace_dspy.errors import DataError
+from pace_dspy.text import broken_character
 from pace_dspy.types import Case, Dataset, Fact, Request
 
 _FACT_FIELDS = frozenset({"case_id", *TIMELINE_FIELDS, "doc_id", "text", "date"})
@@ -91,9 +92,13 @@ def _build_case(raw: RawCase) -> Case:
             problem, remedy = f"query_id occurs twice in case {raw.case_id}", "Give every request its own query_id"
             raise row.refuse(problem, field="query_id", value=request.query_id, remedy=remedy)
         requests[request.query_id] = request
+    persona = find_full_name(raw.profile or {})
+    if persona and (broken := broken_character(persona)):
+        remedy = f"Write the whole character in the profile of case {raw.case_id}"
+        raise DataError(broken, file=f"profile of {raw.case_id}", field="full_name", value=persona, remedy=remedy)
     return Case(
         case_id=raw.case_id,
-        persona=find_full_name(raw.profile or {}),
+        persona=persona,
         window_start=timeline["window_start"],
         reference_date=timeline["ref_date"],
         window_end=timeline["window_end"],

@@ -9,6 +9,7 @@ from typing import Any
 
 from pace_dspy.data.schema import normalise_label, parse_date, to_plain
 from pace_dspy.errors import DataError
+from pace_dspy.text import broken_character, is_blank
 from pace_dspy.types import LABELS, Label
 
 
@@ -80,25 +81,35 @@ class Row:
         """Return a text that must be there, exactly as written.
 
         Raises:
-            DataError: It is missing, not text, or empty.
+            DataError: It is missing, not text, empty, or holds half a character.
         """
         value = self.require(field)
         if not isinstance(value, str):
             raise self.wrong_type(field, value, "text")
-        if not value.strip():
+        if is_blank(value):
             raise self.refuse("empty text", field=field, value=value, remedy="Write the sentence or drop the row")
+        return self.whole(field, value)
+
+    def whole(self, field: str, value: str) -> str:
+        """Return a text that UTF-8 can hold.
+
+        Raises:
+            DataError: It holds half a character (a lone surrogate).
+        """
+        if problem := broken_character(value):
+            raise self.refuse(problem, field=field, value=value, remedy="Write the whole character, or leave it out")
         return value
 
     def optional_text(self, field: str) -> str | None:
         """Return a text or ``None``.
 
         Raises:
-            DataError: It is there and is not text.
+            DataError: It is there and is not text, or holds half a character.
         """
         value = self.values.get(field)
         if value is not None and not isinstance(value, str):
             raise self.wrong_type(field, value, "text")
-        return value
+        return None if value is None else self.whole(field, value)
 
     def identifier(self, field: str) -> str:
         """Return an id as text; whole numbers are accepted.
@@ -109,9 +120,9 @@ class Row:
         value = self.require(field)
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise self.wrong_type(field, value, "text or a whole number")
-        if not str(value).strip():
+        if is_blank(str(value)):
             raise self.refuse("empty id", field=field, value=value, remedy="Give the row an id")
-        return str(value)
+        return self.whole(field, str(value))
 
     def date(self, field: str) -> dt.date | None:
         """Return a date, or ``None`` when it is missing, null or empty text.

@@ -10,6 +10,7 @@ from typing import Literal
 from pace_dspy.data.hub import HUB_REPO, download_pace
 from pace_dspy.data.parquet import TABLES, find_files
 from pace_dspy.errors import DataError
+from pace_dspy.paths import as_path
 
 MINI = "mini"
 """The word that names the dataset shipped inside the package."""
@@ -66,9 +67,9 @@ def find_source(source: str | Path) -> Source:
     """
     if source == MINI:
         return _local(mini_path(), MINI)
-    if source == HUB_REPO and not Path(source).exists():
+    if source == HUB_REPO and not Path(HUB_REPO).exists():
         return _local(download_pace(), "pace")
-    folder = Path(source).expanduser()
+    folder = as_path(source, "the source of PACE data").expanduser()
     return _local(folder, folder.resolve().name)
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pace_dspy.data.schema import content_hash
 from pace_dspy.data.sources import mini_path
 from pace_dspy.errors import ConfigError, DataError
+from pace_dspy.paths import as_path, write_file
 from pace_dspy.types import LABELS, SITUATION_TYPES, Dataset
 
 Part = Literal["train", "dev", "test"]
@@ -120,12 +121,12 @@ def save_split(split: Split, path: str | Path) -> None:
     Args:
         split: The split.
         path: The file; its folder is made when missing.
+
+    Raises:
+        ConfigError: It is no regular file (a folder, a device), or cannot be written.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps({"format": _FORMAT, **asdict(split)}, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
+    content = json.dumps({"format": _FORMAT, **asdict(split)}, indent=2) + "\n"
+    write_file(as_path(path, "the split file"), content, "split file")
 
 
 def load_split(path: str | Path, dataset: Dataset) -> Split:
@@ -146,7 +147,7 @@ def load_split(path: str | Path, dataset: Dataset) -> Split:
         raise DataError(
             "no such split file", file=file, remedy="Make one: pace-dspy data split PATH --out FILE"
         ) from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"unreadable split file ({error})", file=file, remedy="Make it again") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise DataError("not a split file", file=file, field="format", remedy=f"It must say {_FORMAT!r}; make it again")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pace_dspy.data.rows import Row
 from pace_dspy.errors import DataError
+from pace_dspy.paths import as_path
 from pace_dspy.types import Fact
 
 MAX_FACT_CHARS = 5_000
@@ -48,7 +49,7 @@ def load_kb(path: str | Path) -> tuple[Fact, ...]:
         DataError: The file is missing, binary, too large, of an unknown form or without facts, or a line is
             refused (empty text, duplicate ``doc_id``, bad date, wrong type, far too long).
     """
-    path = Path(path).expanduser()
+    path = as_path(path, "the file of facts").expanduser()
     readers = {"jsonl": _jsonl_rows, "csv": _csv_rows, "text": _text_rows}
     kind = FORMATS.get(path.suffix.lower())
     content = _read_text(path)
@@ -93,13 +94,18 @@ def _make_id(content: str, taken: dict[str, Row]) -> str:
 def _read_text(path: Path) -> str:
     if not path.exists():
         raise DataError("no such file", file=str(path), remedy="Give a .jsonl, .csv or .txt file with one fact a line")
-    if not path.is_file():
+    if path.is_dir():
         remedy = "Give a file with one fact a line; PACE folders are loaded with load_pace"
         raise DataError("this is a folder, not a file", file=str(path), remedy=remedy)
-    if path.stat().st_size > MAX_FILE_MB * 1_000_000:
-        raise DataError(f"the file is larger than {MAX_FILE_MB} MB", file=str(path), remedy="Split it")
+    if not (path.is_file() or path.is_fifo()):
+        remedy = "Give a file or a pipe with one fact a line"
+        raise DataError("this is a device or socket, not a file", file=str(path), remedy=remedy)
+    limit = int(MAX_FILE_MB * 1_000_000)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as stream:  # once, as a pipe can be read only once
+            content = stream.read(limit + 1)
+        if len(content) > limit:
+            raise DataError(f"the file is larger than {MAX_FILE_MB} MB", file=str(path), remedy="Split it")
         if b"\0" in content:
             raise DataError("binary file or not UTF-8", file=str(path), remedy="Save it as plain text in UTF-8")
         return content.decode("utf-8-sig")

@@ -112,8 +112,8 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
     program = _program(settings, config, on_note)
     lm, answer_lm = _models(settings, config)
     attach_answer_lm(program, answer_lm)
-    preflight(lm, program)
     embedder = make_embedder(settings.embedder)
+    preflight(lm, program)
     jobs = chosen_jobs(settings, dataset)
     manifest = RunManifest(
         method=settings.method,
@@ -156,6 +156,8 @@ def select_data(settings: RunSettings) -> tuple[Dataset, str | None]:
     """
     dataset = load_pace(settings.data)
     if settings.part == ALL:
+        if settings.split_file is not None:
+            raise ConfigError(f"--split-file needs --part; parts: {', '.join(PARTS)}")
         return dataset, None
     part = next((part for part in PARTS if part == settings.part), None)
     if part is None:
@@ -182,6 +184,8 @@ def _models(settings: RunSettings, config: PaceMakerConfig) -> tuple[BackendLM |
     if settings.backend == NO_BACKEND:
         if settings.answer_backend:
             raise ConfigError("--answer-backend needs a --backend other than none")
+        if settings.backend_settings:
+            raise ConfigError("--set changes a backend's profile; it needs a --backend other than none")
         return None, None
     cache = ReplyCache() if settings.cache else None
     make = partial(make_lm, reply_cache=cache)

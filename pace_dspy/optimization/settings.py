@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,7 @@ class ScoreWeights(BaseModel):
         answer_decision: Answerer score: the decision is right; the rest is the F1 of the cited facts.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     decision: float = Field(0.5, ge=0)
     recall: float = Field(0.3, ge=0)
@@ -147,8 +148,8 @@ class CompileSettings:
                 raise ConfigError(f"{name} must be at least 1, received {getattr(self, name)}")
         if self.n_distractors < 0:
             raise ConfigError(f"n_distractors must be at least 0, received {self.n_distractors}")
-        if self.refusal_cost is not None and self.refusal_cost <= 0:
-            raise ConfigError(f"refusal_cost must be above 0, received {self.refusal_cost}")
+        if self.refusal_cost is not None and not 0 < self.refusal_cost < math.inf:
+            raise ConfigError(f"refusal_cost must be a number above 0, received {self.refusal_cost}")
         if self.optimizer == "labeled" and (self.end_to_end or self.stages not in ("answerer", "filters")):
             raise ConfigError(
                 "optimizer labeled needs gold outputs, which only the answerer and the filters have: use --stages "

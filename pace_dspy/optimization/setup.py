@@ -19,7 +19,7 @@ from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import load_mini_split, load_pace, load_split
 from pace_dspy.data.splits import Split
 from pace_dspy.errors import ConfigError
-from pace_dspy.evaluation.store import write_atomic
+from pace_dspy.evaluation.store import RunStore, write_atomic
 from pace_dspy.knowledge import open_cases
 from pace_dspy.optimization.budget import (
     Cost,
@@ -39,6 +39,7 @@ from pace_dspy.optimization.metrics import Metric, check_metric
 from pace_dspy.optimization.optimizers import check_installed, needs_prompt_model
 from pace_dspy.optimization.settings import Budget, CompileSettings
 from pace_dspy.optimization.stage_programs import predictor_stages
+from pace_dspy.paths import writable_folder
 from pace_dspy.program import PaceMakerProgram
 from pace_dspy.retrieval import Embedder, make_embedder
 from pace_dspy.types import Dataset, Trace
@@ -119,6 +120,7 @@ def prepare(
             MissingKeyError without a needed key; MissingExtraError for ``mipro`` without Optuna.
     """
     settings.checked()
+    _check_places(settings)
     check_installed(settings.optimizer)
     config = PaceMakerConfig.load(settings.config)
     program = load_program(settings.program, config, backend=settings.backend, warn=on_note)
@@ -204,6 +206,13 @@ def _on_cache(lm: BackendLM, cache: ReplyCache) -> BackendLM:
     copied: BackendLM = lm.copy()
     copied.reply_cache = lm.reply_cache or cache
     return copied
+
+
+def _check_places(settings: CompileSettings) -> None:
+    writable_folder(settings.out, "--out")
+    writable_folder(settings.work_folder, "--work")
+    if settings.recorded is not None:
+        RunStore(settings.recorded).close()
 
 
 def _split(settings: CompileSettings, data: Dataset) -> Split:

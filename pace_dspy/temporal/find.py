@@ -41,7 +41,8 @@ def find_times(
 
     Args:
         text: Any text; it is never refused.
-        reference: The day the text was written; ``None`` leaves relative words ("tomorrow") unresolved.
+        reference: The day the text was written; ``None`` leaves relative words ("tomorrow") unresolved, and so does
+            a day outside the years 1800 to 2300 (9999-12-31 and the like stand for "unknown").
         near: A day that dates without a year lie near (a knowledge base's window); the reference by default. With
             neither, "7 March" becomes a yearly pattern.
         prefer: Which year or week a date without one means: the coming one (requests) or the nearest (facts).
@@ -51,11 +52,12 @@ def find_times(
         exactly one.
 
     Raises:
-        ValueError: ``reference`` or ``near`` lies outside the years 1800 to 2300.
+        ValueError: ``near`` lies outside the years 1800 to 2300.
     """
-    for name, day in (("reference", reference), ("near", near)):
-        if day is not None and not FIRST_YEAR <= day.year <= LAST_YEAR:
-            raise ValueError(f"{name} {day.isoformat()} must lie in {FIRST_YEAR} to {LAST_YEAR}: pass a real date")
+    if near is not None and not readable(near):
+        raise ValueError(f"near {near.isoformat()} must lie in {FIRST_YEAR} to {LAST_YEAR}: pass a real date")
+    if reference is not None and not readable(reference):
+        reference = None
     if not _TRIGGER.search(text):
         return ()
     context = Context(_day(reference), _day(near) or _day(reference), prefer)
@@ -66,6 +68,11 @@ def find_times(
     for sentence in _sentences(tokens):
         found.extend(_joined([_expression(text, token) for token in sentence]))
     return tuple(found)
+
+
+def readable(day: dt.date) -> bool:
+    """Tell whether times can be read against a day: it lies in the years 1800 to 2300."""
+    return FIRST_YEAR <= day.year <= LAST_YEAR
 
 
 def request_intervals(text: str, reference_date: dt.date) -> tuple[Interval, ...]:

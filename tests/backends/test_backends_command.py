@@ -92,7 +92,7 @@ def test_a_failed_test_is_one_line_and_exit_1(cli, served_by, naps, monkeypatch)
     assert code == 1
     assert "cannot be reached" in one_line(err)
     code, _, err = cli("backends", "test", "openai")
-    assert code == 1
+    assert code == 2
     assert "OPENAI_API_KEY is not set" in one_line(err)
     code, _, err = cli("backends", "test", "claude")
     assert code == 2

@@ -15,6 +15,7 @@ from pace_files import edit_json, persona, write_json, write_parquet
 
 from pace_dspy.data import DataDownloadError, DataWarning, load_pace
 from pace_dspy.errors import ConfigError, DataError, MissingExtraError
+from pace_dspy.text import is_blank
 from pace_dspy.types import Fact
 
 
@@ -191,7 +192,9 @@ def test_the_hash_follows_every_record(tmp_path):
     assert len(seen) == 6
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20).filter(str.strip)
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20).filter(
+    lambda text: not is_blank(text)
+)
 EXTRA = st.one_of(st.none(), st.integers(-(2**40), 2**40), TEXT)
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pace_dspy.data import load_kb
 from pace_dspy.data.user_kb import MAX_FACT_CHARS
 from pace_dspy.errors import DataError
+from pace_dspy.text import is_blank
 
 
 def write(tmp_path, name, content):
@@ -132,7 +133,9 @@ def test_a_huge_file_is_refused_unread(tmp_path, monkeypatch):
         load_kb(write(tmp_path, "kb.txt", "x" * 20))
 
 
-FACT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30).filter(str.strip)
+FACT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30).filter(
+    lambda text: not is_blank(text)
+)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -143,3 +146,23 @@ def test_any_text_round_trips_through_jsonl(tmp_path_factory, texts):
     facts = load_kb(path)
     assert [fact.text for fact in facts] == [" ".join(text.split()) for text in texts]
     assert len({fact.doc_id for fact in facts}) == len(facts)
+
+
+@pytest.mark.parametrize("field", ["text", "doc_id"])
+def test_half_a_character_is_refused_with_its_place(tmp_path, field):
+    row = {"text": "Good.", "doc_id": "a"} | {field: "b\ud800"}
+    path = write(tmp_path, "kb.jsonl", '{"text": "One."}\n' + json.dumps(row))
+    with pytest.raises(DataError, match=r"half of a character.*Write the whole character, or leave it out") as caught:
+        load_kb(path)
+    assert (caught.value.file, caught.value.row, caught.value.field) == (str(path), 2, field)
+
+
+def test_a_text_that_shows_nothing_is_empty(tmp_path):
+    with pytest.raises(DataError, match="empty text"):
+        load_kb(write(tmp_path, "kb.jsonl", json.dumps({"text": "\u200b\u2060"})))
+
+
+@pytest.mark.parametrize("value", [None, 5])
+def test_a_source_of_another_type_is_named(value):
+    with pytest.raises(TypeError, match=f"the file of facts must be a path .*: {value}"):
+        load_kb(value)

@@ -211,3 +211,20 @@ def test_history_and_settings_of_the_caller_stay_as_they_were(kb):
     with dspy.context(lm=lm):
         PaceMakerProgram()(request="Book dinner on Friday", reference_date=DAY, kb_id="home")
         assert dspy.settings.adapter is None
+
+
+def test_a_program_takes_the_name_of_a_config_and_nothing_else():
+    assert PaceMakerProgram("lite").config == PaceMakerConfig.load("lite")
+    with pytest.raises(ConfigError, match=r"config must be a PaceMakerConfig or a name \(paper, .*\), not int"):
+        PaceMakerProgram(5)
+
+
+@pytest.mark.parametrize("value", ["Infinity", "NaN"])
+def test_a_config_file_holds_finite_and_shallow_values(tmp_path, value):
+    path = tmp_path / "c.json"
+    path.write_text(f'{{"retrieval": {{"time_channel": {value}}}}}')
+    with pytest.raises(ConfigError, match=r"retrieval.time_channel: Input should be a finite number"):
+        PaceMakerConfig.load(str(path))
+    path.write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(ConfigError, match="it is nested too deeply; groups hold plain values"):
+        PaceMakerConfig.load(str(path))

@@ -98,9 +98,12 @@ def test_a_full_date_is_found_whatever_the_reference(day):
         )
 
 
-def test_a_reference_out_of_range_is_refused():
-    with pytest.raises(ValueError, match="reference 0001-01-01 must lie in 1800 to 2300"):
-        find_times("tomorrow", dt.date(1, 1, 1))
+@pytest.mark.parametrize("sentinel", [dt.date(1, 1, 1), dt.date(9999, 12, 31)])
+def test_a_text_dated_out_of_range_counts_as_undated(sentinel):
+    text = "Back tomorrow, or on 7 March."
+    assert find_times(text, sentinel) == find_times(text, None)
+    with pytest.raises(ValueError, match=f"near {sentinel} must lie in 1800 to 2300"):
+        find_times(text, None, near=sentinel)
 
 
 def test_two_thousand_facts_take_well_under_a_second():
