@@ -12,7 +12,7 @@ from pace_dspy.backends.lm import BackendLM, make_lm
 from pace_dspy.backends.overrides import own_settings, parse_settings
 from pace_dspy.backends.preflight import preflight
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson, BackendSettings
+from pace_dspy.cli.options import AsJson, BackendSettings, a_path
 from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
 from pace_dspy.errors import ConfigError
@@ -34,7 +34,10 @@ def evaluate(
     human: Annotated[
         Path | None,
         typer.Option(
-            "--human", help="CSV with case_id, query_id, verdict: human verdicts, or human labels to check the gold."
+            "--human",
+            parser=a_path,
+            metavar="PATH",
+            help="CSV with case_id, query_id, verdict: human verdicts, or human labels to check the gold.",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N answered requests.")] = None,

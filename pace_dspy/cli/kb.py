@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson, EmbedderSpec, IndexDir, parse_day
+from pace_dspy.cli.options import AsJson, EmbedderSpec, IndexDir, a_path, parse_day
 from pace_dspy.cli.output import emit_json, say, show_line
 from pace_dspy.data import load_kb
 from pace_dspy.errors import ConfigError
@@ -33,7 +33,9 @@ Kb = Annotated[str, typer.Argument(help="A kb_id, an index's folder, or the file
 @app.command("add")
 def add_command(
     kb: Kb,
-    facts: Annotated[Path | None, typer.Option("--facts", help="File of facts: .jsonl, .csv or .txt.")] = None,
+    facts: Annotated[
+        Path | None, typer.Option("--facts", parser=a_path, metavar="PATH", help="File of facts: .jsonl, .csv or .txt.")
+    ] = None,
     text: Annotated[str | None, typer.Option("--text", help="One fact.")] = None,
     date: Annotated[str | None, typer.Option("--date", help="Day of --text, YYYY-MM-DD.")] = None,
     doc_id: Annotated[str | None, typer.Option("--doc-id", help="Id of --text; made from it by default.")] = None,

@@ -23,7 +23,14 @@ def report(
         bool, typer.Option("--intersect", help="Report on the requests all runs share when they differ.")
     ] = False,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Run that the others are compared with.", show_default="the first")
+        Path | None,
+        typer.Option(
+            "--baseline",
+            parser=a_path,
+            metavar="PATH",
+            help="Run that the others are compared with.",
+            show_default="the first",
+        ),
     ] = None,
     data: Annotated[
         str | None, typer.Option("--data", help="Where the runs' texts are, if not mini.", show_default=False)

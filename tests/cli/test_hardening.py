@@ -206,3 +206,25 @@ def test_the_entry_point_imports_nothing_heavy_and_survives_ctrl_c():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+def test_an_infinite_price_and_a_compile_without_a_model_are_refused(cli, tmp_path):
+    err = refused(cli, "backends", "test", "openai-compatible", "--set", "price_prompt=inf")
+    assert "price_prompt: Input should be a finite number" in err
+    err = refused(cli, "compile", "--optimizer", "bootstrap", "--out", tmp_path / "x", "--backend", "none")
+    assert "unknown backend 'none'; known: local" in err
+
+
+def test_deeply_nested_files_and_broken_cases_are_data_errors(cli, tmp_path):
+    split = tmp_path / "split.json"
+    split.write_text("[" * 100_000 + "]" * 100_000)
+    base = ("run", "--data", "mini", "--out", tmp_path / "r", "--part", "dev", "--split-file")
+    assert f"{split}: unreadable split file (" in refused(cli, *base, split)
+    folder = tmp_path / "data" / "kb" / "mini_01"
+    shutil.copytree(mini_path() / "kb" / "mini_01", folder)
+    queries = json.loads((folder / "queries.json").read_text())
+    queries["queries"][1]["query"] = "Book \ud800"
+    (folder / "queries.json").write_text(json.dumps(queries))
+    code, out, _ = cli("data", "validate", tmp_path / "data")
+    assert code == 2
+    assert "queries.json, row 2, field 'query', value 'Book \\ud800': character 6 (U+D800) is half of" in out
