@@ -503,10 +503,10 @@ def test_loading_changes_no_input(tmp_path):
 
 
 def test_a_source_of_another_type_and_a_broken_persona_are_named(tmp_path):
-    with pytest.raises(TypeError, match="the source of PACE data must be a path .*not int: 5"):
+    with pytest.raises(TypeError, match=r"the source of PACE data must be a path .*not int: 5"):
         load_pace(5)
     root = write_json(tmp_path, persona(full_name="Ana Reis"))
     profile = root / "profile" / "tiny_a.json"
     profile.write_text(profile.read_text().replace("Ana Reis", "Ana \\ud800"))
-    with pytest.raises(DataError, match="field 'full_name'.*half of a character.*in the profile of case tiny_a"):
+    with pytest.raises(DataError, match=r"field 'full_name'.*half of a character.*in the profile of case tiny_a"):
         load_pace(root)
