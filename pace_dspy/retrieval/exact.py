@@ -19,7 +19,7 @@ from pace_dspy.retrieval.base import FloatMatrix
 
 ROUNDING = 1e-5
 """More than the difference between FAISS's float32 sum and ours for unit vectors."""
-_SPARE = 16
+_SPARE = 6
 _BLOCK_FLOATS = 1 << 20
 
 
@@ -44,26 +44,32 @@ def exact_top_k(matrix: FloatMatrix, queries: FloatMatrix, k: int, alive: NDArra
     """
     n_rows = len(matrix)
     m = min(k, n_rows if alive is None else int(np.count_nonzero(alive)))
-    positions = np.full((len(queries), m), -1, dtype=np.int64)
-    scores = np.full((len(queries), m), -np.inf, dtype=np.float32)
-    undecided = np.arange(len(queries))
-    fetch = m + _SPARE
-    while m and len(undecided):
-        fetch = min(fetch, n_rows)
-        asked = queries[undecided]
-        proposed, candidates = faiss.knn(asked, matrix, fetch, metric=faiss.METRIC_INNER_PRODUCT)
-        candidates.sort(axis=1)
-        rescored = score_pairs(matrix, asked, candidates)
-        if alive is not None:
-            rescored[~alive[candidates]] = -np.inf
-        order = np.argsort(-rescored, axis=1, kind="stable")[:, :m]
-        positions[undecided] = np.take_along_axis(candidates, order, axis=1)
-        scores[undecided] = np.take_along_axis(rescored, order, axis=1)
-        if fetch == n_rows:
-            break
-        undecided = undecided[proposed[:, -1] >= scores[undecided, -1] - ROUNDING]
-        fetch *= 4
-    return TopK(positions, scores)
+    if not m or not len(queries):
+        shape = (len(queries), m)
+        return TopK(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
+    fetch = min(m + _SPARE, n_rows)
+    top, undecided = _best_of(matrix, queries, m, fetch, alive)
+    while len(undecided) and fetch < n_rows:
+        fetch = min(4 * fetch, n_rows)
+        deeper, still = _best_of(matrix, queries[undecided], m, fetch, alive)
+        top.positions[undecided], top.scores[undecided] = deeper
+        undecided = undecided[still]
+    return top
+
+
+def _best_of(
+    matrix: FloatMatrix, queries: FloatMatrix, m: int, fetch: int, alive: NDArray[np.bool_] | None
+) -> tuple[TopK, NDArray[np.int64]]:
+    """Return the best ``m`` of ``fetch`` candidates a query, and the queries for which others may be as good."""
+    proposed, candidates = faiss.knn(queries, matrix, fetch, metric=faiss.METRIC_INNER_PRODUCT)
+    candidates.sort(axis=1)
+    rescored = score_pairs(matrix, queries, candidates)
+    if alive is not None:
+        rescored[~alive[candidates]] = -np.inf
+    order = np.argsort(-rescored, axis=1, kind="stable")[:, :m]
+    rows = np.arange(len(queries))[:, None]
+    top = TopK(candidates[rows, order], rescored[rows, order])
+    return top, np.flatnonzero(proposed[:, -1] >= top.scores[:, -1] - ROUNDING)
 
 
 def score_pairs(matrix: FloatMatrix, queries: FloatMatrix, rows: NDArray[np.int64]) -> FloatMatrix:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 
 from pace_dspy.retrieval.ids import check_k
-from pace_dspy.types import FusedHit, Retriever, View, ViewHits
+from pace_dspy.types import FusedHit, Hit, Retriever, View, ViewHits
 
 RRF_K = 60
 
@@ -32,12 +33,10 @@ def weighted_rrf(
     check_k(k)
     scores: dict[str, float] = {}
     for weight, doc_ids in rankings:
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(f"the weight of a ranking is {weight}; give a finite number >= 0, 0 to leave it out")
+        _checked(weight)
         for rank, doc_id in enumerate(doc_ids, start=1):
             scores[doc_id] = scores.get(doc_id, 0.0) + weight / (k + rank)
-    fused = sorted(scores.items(), key=lambda item: -item[1])
-    return fused if top_k is None else fused[: check_k(top_k, "top_k")]
+    return _best_first(scores, top_k)
 
 
 def fuse_views(
@@ -67,20 +66,38 @@ def fuse_views(
     """
     if len(views) != len(hits):
         raise ValueError(f"{len(views)} views but {len(hits)} hit lists; give one for each view")
-    rankings: list[tuple[float, list[str]]] = []
-    found: dict[str, tuple[dict[int, None], dict[Retriever, None]]] = {}
+    check_k(k)
+    found: dict[str, tuple[list[int], list[Retriever]]] = {}
+    scores: dict[str, float] = {}
     for number, (view, view_hits) in enumerate(zip(views, hits, strict=True)):
-        sides: tuple[tuple[Retriever, Sequence[str]], ...] = (
-            ("dense", [hit.doc_id for hit in view_hits.dense]),
-            ("sparse", [hit.doc_id for hit in view_hits.sparse]),
+        weight = _checked(weights.get(view.kind, 1.0))
+        sides: tuple[tuple[Retriever, tuple[Hit, ...]], ...] = (
+            ("dense", view_hits.dense),
+            ("sparse", view_hits.sparse),
         )
-        for source, doc_ids in sides:
-            rankings.append((weights.get(view.kind, 1.0), list(doc_ids)))
-            for doc_id in doc_ids:
-                in_views, in_sources = found.setdefault(doc_id, ({}, {}))
-                in_views[number] = None
-                in_sources[source] = None
+        for source, side in sides:
+            for rank, hit in enumerate(side, start=1):
+                doc_id = hit.doc_id
+                if doc_id not in scores:
+                    scores[doc_id], found[doc_id] = 0.0, ([number], [source])
+                scores[doc_id] += weight / (k + rank)
+                in_views, sources = found[doc_id]
+                if in_views[-1] != number:
+                    in_views.append(number)
+                if source not in sources:
+                    sources.append(source)
     return [
         FusedHit(doc_id, score, tuple(found[doc_id][0]), tuple(found[doc_id][1]))
-        for doc_id, score in weighted_rrf(rankings, k=k, top_k=top_k)
+        for doc_id, score in _best_first(scores, top_k)
     ]
+
+
+def _best_first(scores: Mapping[str, float], top_k: int | None) -> list[tuple[str, float]]:
+    fused = sorted(scores.items(), key=operator.itemgetter(1), reverse=True)  # stable: ties keep their order
+    return fused if top_k is None else fused[: check_k(top_k, "top_k")]
+
+
+def _checked(weight: float) -> float:
+    if not (math.isfinite(weight) and weight >= 0):
+        raise ValueError(f"the weight of a ranking is {weight}; give a finite number >= 0, 0 to leave it out")
+    return weight

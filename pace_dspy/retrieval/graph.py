@@ -91,14 +91,15 @@ class KnnGraph:
         """
         check_k(max_hops, "max_hops")
         width = check_k(neighbors_per_hop, "neighbors_per_hop")
-        frontier = _first_of_each(np.array([self.doc_ids.position(seed) for seed in seeds], dtype=np.int64))
+        frontier = np.array([self.doc_ids.position(seed) for seed in dict.fromkeys(seeds)], dtype=np.int64)
         seen = np.zeros(len(self), dtype=bool)
         seen[frontier] = True
+        place = np.empty(len(self), dtype=np.int64)
         waves = [frontier]
         for _ in range(max_hops):
-            reached = self.neighbours[frontier, :width].ravel().astype(np.int64)
+            reached = self.neighbours.take(frontier, axis=0)[:, :width].ravel()
             reached = reached[reached >= 0]
-            frontier = _first_of_each(reached[~seen[reached]])
+            frontier = _first_of_each(reached[~seen[reached]], place)
             if not len(frontier):
                 break
             seen[frontier] = True
@@ -107,7 +108,9 @@ class KnnGraph:
         return Expansion(self.doc_ids.take(np.concatenate(waves).tolist()), hops.tolist())
 
 
-def _first_of_each(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    _, first = np.unique(positions, return_index=True)
-    kept: NDArray[np.int64] = positions[np.sort(first)]
+def _first_of_each(positions: NDArray[np.int32], place: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Drop repeats, order kept; ``place`` is room for one number a fact, of any content."""
+    order = np.arange(len(positions))
+    place[positions[::-1]] = order[::-1]  # what is written last, the first occurrence, stays
+    kept: NDArray[np.int64] = positions[place[positions] == order].astype(np.int64)
     return kept

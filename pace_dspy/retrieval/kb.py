@@ -190,10 +190,11 @@ class KbIndex:
         asked = [number for number, view in enumerate(views) if view.text.strip()]
         if not asked or not len(self) or not k:
             return found
-        dense = self.dense.search(vectors[asked], k)
-        sparse = self.sparse.search_many([views[number].text for number in asked], k)
-        for number, dense_hits, sparse_hits in zip(asked, dense, sparse, strict=True):
-            found[number] = ViewHits(_hits(dense_hits), _hits(sparse_hits))
+        dense = self.dense.search_positions(vectors if len(asked) == len(views) else vectors[asked], k)
+        sparse = self.sparse.search_positions([views[number].text for number in asked], k)
+        sides = zip(asked, dense.positions.tolist(), dense.scores.tolist(), sparse, strict=True)
+        for number, positions, scores, of_sparse in sides:
+            found[number] = ViewHits(self._hits(positions, scores), self._hits(*of_sparse))
         return found
 
     def text(self, doc_id: str) -> str:
@@ -223,6 +224,9 @@ class KbIndex:
 
     def __reduce__(self) -> NoReturn:
         self._refuse()
+
+    def _hits(self, positions: Sequence[int], scores: Sequence[float]) -> tuple[Hit, ...]:
+        return tuple(map(Hit, self.doc_ids.take(positions), scores))
 
     def _refuse(self) -> NoReturn:
         raise TypeError(
@@ -271,7 +275,3 @@ def embed_facts(texts: Sequence[str], embedder: Embedder, progress: Progress | N
         if progress:
             progress(start + len(rows), len(texts))
     return vectors
-
-
-def _hits(pairs: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
-    return tuple(Hit(doc_id, score) for doc_id, score in pairs)

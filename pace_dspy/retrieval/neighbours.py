@@ -25,7 +25,7 @@ MIN_RECALL = 0.99
 _TARGET = 0.9925
 """Wanted on the sample, so that chance does not hide a recall below `MIN_RECALL`."""
 _SAMPLE = 500
-_CANDIDATES = (4, 8, 16)
+_CANDIDATES = (3, 4, 8, 16)
 """Candidates scored exactly for each neighbour kept: tried in this order."""
 _NUMBERS_PER_CODE = 4
 _TRAINING_ROWS = 2048
@@ -65,18 +65,19 @@ def nearest_others(matrix: FloatMatrix, k: int, exact_limit: int = EXACT_LIMIT) 
     if n > exact_limit and matrix.shape[1] % _NUMBERS_PER_CODE == 0:
         codes = _codes(matrix)
         sample = np.sort(np.random.default_rng(_SEED).choice(n, min(n, _SAMPLE), replace=False))
+        truth = _exact(matrix, sample, width)
         for factor in _CANDIDATES:
             n_candidates = min(n, factor * (width + 1) + _SPARE)
-            recall = measured_recall(matrix, _by_codes(codes, matrix, sample, width, n_candidates).positions, sample)
+            recall = recall_of(_by_codes(codes, matrix, sample, width, n_candidates), truth)
             if recall >= _TARGET:
                 top = _by_codes(codes, matrix, np.arange(n), width, n_candidates)
                 return Neighbours(top.positions.astype(np.int32), top.scores, recall)
         _logger.warning("neighbour recall is only %.3f on %d facts: all pairs are compared instead", recall, n)
-    top = exact_top_k(matrix, matrix, width + 1)
-    return Neighbours(*without_self(top, np.arange(n), width), 1.0)
+    top = _exact(matrix, np.arange(n), width)
+    return Neighbours(top.positions.astype(np.int32), top.scores, 1.0)
 
 
-def without_self(top: TopK, own: NDArray[np.int64], width: int) -> tuple[IntMatrix, FloatMatrix]:
+def without_self(top: TopK, own: NDArray[np.int64], width: int) -> TopK:
     """Drop each row's own number, wherever it is; where it is not among the best, drop the worst instead.
 
     Args:
@@ -85,24 +86,34 @@ def without_self(top: TopK, own: NDArray[np.int64], width: int) -> tuple[IntMatr
         width: Columns to keep.
     """
     order = np.argsort(top.positions == own[:, None], axis=1, kind="stable")[:, :width]
-    positions = np.take_along_axis(top.positions, order, axis=1).astype(np.int32)
-    return positions, np.take_along_axis(top.scores, order, axis=1)
+    return TopK(np.take_along_axis(top.positions, order, axis=1), np.take_along_axis(top.scores, order, axis=1))
 
 
 def measured_recall(matrix: FloatMatrix, found: NDArray[Any], rows: NDArray[np.int64]) -> float:
-    """Return the share of true neighbours among those found.
-
-    A found one counts when it is as similar as the last true one, so that equal facts may stand for each other.
+    """Return the share of true neighbours among those found; see `recall_of`.
 
     Args:
         matrix: ``(n, dim)`` float32.
         found: ``(len(rows), width)`` neighbours found for these rows, themselves left out.
         rows: Rows to measure.
     """
-    width = found.shape[1]
-    _, similarities = without_self(exact_top_k(matrix, matrix[rows], width + 1), rows, width)
-    scores = score_pairs(matrix, matrix[rows], found.astype(np.int64))
-    return float((scores >= similarities[:, -1:] - ROUNDING).mean())
+    positions = found.astype(np.int64)
+    scores = score_pairs(matrix, matrix[rows], positions)
+    return recall_of(TopK(positions, scores), _exact(matrix, rows, found.shape[1]))
+
+
+def recall_of(found: TopK, truth: TopK) -> float:
+    """Return the share of those found that are as similar as the last true neighbour: equal facts stand for each other.
+
+    Args:
+        found: ``(n, width)`` neighbours found.
+        truth: ``(n, width)`` true neighbours of the same rows, best first.
+    """
+    return float((found.scores >= truth.scores[:, -1:] - ROUNDING).mean())
+
+
+def _exact(matrix: FloatMatrix, rows: NDArray[np.int64], width: int) -> TopK:
+    return without_self(exact_top_k(matrix, matrix[rows], width + 1), rows, width)
 
 
 def _codes(matrix: FloatMatrix) -> Any:

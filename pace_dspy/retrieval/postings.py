@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -65,21 +64,18 @@ def count_terms(tokens: Sequence[Sequence[str]], vocabulary: Vocabulary, first: 
         vocabulary: Gets the new terms.
         first: Position of the first of these facts.
     """
-    columns: list[int] = []
-    positions: list[int] = []
-    counts: list[int] = []
-    for position, terms in enumerate(tokens, start=first):
-        counted = Counter(terms)
-        columns += [vocabulary.column(term) for term in counted]
-        counts += counted.values()
-        positions += [position] * len(counted)
-    by_column = np.argsort(np.array(columns, dtype=np.int64), kind="stable")
-    doc_freqs = np.bincount(np.array(columns, dtype=np.int64), minlength=len(vocabulary))
+    lengths = np.array([len(terms) for terms in tokens], dtype=np.int32)
+    columns = np.array([vocabulary.column(term) for terms in tokens for term in terms], dtype=np.int64)
+    positions = np.repeat(np.arange(len(tokens)), lengths)
+    # One number a (term, fact), sorted by term, then fact.
+    pairs, counts = np.unique(columns * max(1, len(tokens)) + positions, return_counts=True)
+    term_of, position_of = np.divmod(pairs, max(1, len(tokens)))
+    doc_freqs = np.bincount(term_of, minlength=len(vocabulary))
     return Postings(
-        np.array(positions, dtype=np.int32)[by_column],
-        np.array(counts, dtype=np.int32)[by_column],
+        (position_of + first).astype(np.int32),
+        counts.astype(np.int32),
         np.concatenate([[0], np.cumsum(doc_freqs)]).astype(np.int64),
-        np.array([len(terms) for terms in tokens], dtype=np.int32),
+        lengths,
     )
 
 

@@ -63,6 +63,7 @@ class SparseIndex:
         self.postings = postings
         self._vocabulary = vocabulary
         self._n_terms = len(postings.indptr) - 1
+        self._starts = postings.indptr.tolist()
         scores = bm25_scores(postings) if data is None else data
         self.matrix = ScoreMatrix(scores, postings.indices, postings.indptr)
 
@@ -119,12 +120,17 @@ class SparseIndex:
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
         """Return `search` of each query."""
+        found = self.search_positions(queries, k)
+        return [list(zip(self.doc_ids.take(positions), scores, strict=True)) for positions, scores in found]
+
+    def search_positions(self, queries: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
+        """Like `search_many`, with the positions and scores of each query as two lists."""
         k = check_k(k)
-        results = []
+        found = []
         for scores in self.scores(queries):
             best = top_k_positive(scores, k)
-            results.append(list(zip(self.doc_ids.take(best.tolist()), scores[best].tolist(), strict=True)))
-        return results
+            found.append((best.tolist(), scores[best].tolist()))
+        return found
 
     def scores(self, queries: Sequence[str]) -> NDArray[np.float64]:
         """Score every fact for every query.
@@ -132,15 +138,20 @@ class SparseIndex:
         Returns:
             ``(n_queries, n_docs)`` float64, higher is better, 0 without a common term.
         """
-        data, indices, indptr = self.matrix
-        columns, n_terms = self._vocabulary.columns, self._n_terms
-        scores = np.zeros((len(queries), len(self)))
+        data, indices, _ = self.matrix
+        n_docs, starts, columns = len(self), self._starts, self._vocabulary.columns
+        n_terms = self._n_terms  # a later snapshot may know more
+        scores = np.zeros((len(queries), n_docs))
         for row, query in zip(scores, queries, strict=True):
-            for term in tokenize(query):
-                column = columns.get(term, n_terms)
-                if column < n_terms:  # a later snapshot may know more terms
-                    postings = slice(indptr[column], indptr[column + 1])
-                    row[indices[postings]] += data[postings]  # a term's postings name each fact once
+            known = [column for term in tokenize(query) if (column := columns.get(term, n_terms)) < n_terms]
+            if known:
+                postings = [slice(starts[column], starts[column + 1]) for column in known]
+                # Added in the order given, as a loop over the terms would.
+                row[:] = np.bincount(
+                    np.concatenate([indices[part] for part in postings]),
+                    np.concatenate([data[part] for part in postings]),
+                    minlength=n_docs,
+                )
         return scores
 
 
@@ -186,7 +197,9 @@ def top_k_positive(scores: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     matched = np.flatnonzero(scores > 0)
     if k == 0:
         return matched[:0]
+    found = scores[matched]
     if len(matched) > k:
-        cut = np.partition(scores[matched], len(matched) - k)[len(matched) - k]
-        matched = matched[scores[matched] >= cut]
-    return matched[np.argsort(-scores[matched], kind="stable")[:k]]
+        cut = np.partition(found, len(matched) - k)[len(matched) - k]
+        best = np.flatnonzero(found >= cut)
+        matched, found = matched[best], found[best]
+    return matched[np.argsort(-found, kind="stable")[:k]]

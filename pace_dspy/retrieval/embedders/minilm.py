@@ -16,12 +16,14 @@ from pace_dspy.retrieval.vectors import l2_normalise
 DIM = 384
 MAX_TOKENS = 256
 BATCH_SIZE = 8
+CALL_TOKENS = 16
+"""What a call costs beside its tokens, in tokens: measured on one thread (2.2 ms and 0.14 ms a token)."""
 
 
 class MiniLMEmbedder:
     """MiniLM through ONNX Runtime: mean over the attention mask, then L2. Ours as the default; any other fits.
 
-    Texts are cut at 256 tokens, sorted by length and embedded in small batches (the fastest on CPU).
+    Texts are cut at 256 tokens, sorted by length and embedded in small batches of similar length (fastest on CPU).
 
     Args:
         model: Path of ``model.onnx``.
@@ -74,9 +76,10 @@ class MiniLMEmbedder:
         """
         vectors = np.zeros((len(texts), DIM), dtype=np.float32)
         encoded = self._tokenizer.encode_batch(list(texts))
-        order = np.argsort([len(encoding.ids) for encoding in encoded], kind="stable")
-        for start in range(0, len(order), BATCH_SIZE):
-            rows = order[start : start + BATCH_SIZE]
+        lengths = [len(encoding.ids) for encoding in encoded]
+        order = sorted(range(len(texts)), key=lengths.__getitem__)
+        for batch in batches([lengths[row] for row in order]):
+            rows = order[batch]
             vectors[rows] = self._run([encoded[row].ids for row in rows])
         return vectors
 
@@ -92,6 +95,32 @@ class MiniLMEmbedder:
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         hidden = self._session.run(None, {name: array for name, array in feed.items() if name in self._inputs})[0]
         return l2_normalise((hidden * mask[..., None]).sum(axis=1) / lengths[:, None])
+
+
+def batches(lengths: Sequence[int]) -> list[slice]:
+    """Cut texts sorted by length into the batches that take the least time, padding and calls weighed.
+
+    Args:
+        lengths: Tokens of each text, ascending.
+
+    Returns:
+        Slices that cover all texts, of `BATCH_SIZE` at most.
+    """
+    costs, cuts = [0.0], [0]
+    for end, longest in enumerate(lengths, start=1):
+        choices = (
+            (costs[start] + CALL_TOKENS + (end - start) * longest, start)
+            for start in range(max(0, end - BATCH_SIZE), end)
+        )
+        cost, start = min(choices)
+        costs.append(cost)
+        cuts.append(start)
+    found: list[slice] = []
+    end = len(lengths)
+    while end:
+        found.append(slice(cuts[end], end))
+        end = cuts[end]
+    return found[::-1]
 
 
 def _sha(path: Path | str) -> str:
