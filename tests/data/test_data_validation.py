@@ -346,9 +346,9 @@ def test_a_similarity_of_exactly_the_threshold_is_none():
 
 def test_near_duplicates_are_fast_at_real_size():
     texts = sentences(3000, 5)
-    start = time.perf_counter()
+    start = time.process_time()
     near_duplicates(texts, 0.9)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_words_and_sentences():
