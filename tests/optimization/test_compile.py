@@ -262,7 +262,7 @@ def refused(tmp_path, says, error=ConfigError, **settings):
         ({"optimizer": "labeled", "stages": "planner,views"}, "labeled needs gold outputs"),
         ({"optimizer": "labeled", "end_to_end": True}, "labeled needs gold outputs"),
         ({"calibrate": True, "stages": "filters"}, "fits the answerer"),
-        ({"refusal_cost": 0.0}, "refusal_cost must be above 0"),
+        ({"refusal_cost": 0.0}, "refusal_cost must be a number above 0"),
         ({"prompt_backend": "openai"}, "bootstrap proposes nothing"),
         ({"calls": 3}, "cannot do one full proposal of bootstrap"),
         ({"config": "no-selection", "stages": "filters"}, "asks no model in stages filters"),
