@@ -67,7 +67,7 @@ def test_params_tags_metrics_steps_and_artifacts_are_read_back(tmp_path, uri):
     assert tags["data"] == "mini"
     assert tags["data_hash"] == manifest.dataset_hash
     assert (tags["part"], tags["split"], tags["program"]) == ("all", "none", "uncompiled")
-    assert tags.get("commit") == manifest.git_commit
+    assert tags["commit"] == (manifest.git_commit or "unknown")
     assert {item.path for item in client.list_artifacts(run_id)} == {
         "config.json", "manifest.json", "program", "requests.json", "results.jsonl", "steps.json"
     }  # fmt: skip
