@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import faiss
-import numpy as np
 from rank_bm25 import BM25Okapi
 
 from pace_dspy.retrieval import tokenize
@@ -37,9 +36,10 @@ class PlainKb:
         self.graph = build_graph(self.doc_ids, vectors, graph_k) if graph_k is not None else {}
 
     def sparse(self, view: View, k: int = 10) -> Ranking:
-        """Return the best facts of one view by BM25."""
+        """Return the best facts of one view by BM25, equal scores in corpus order."""
         scores = self.bm25.get_scores(tokenize(view.text))
-        return [(self.doc_ids[row], float(scores[row])) for row in np.argsort(scores)[::-1][:k] if scores[row] > 0]
+        order = sorted(range(len(scores)), key=lambda row: scores[row], reverse=True)
+        return [(self.doc_ids[row], float(scores[row])) for row in order[:k] if scores[row] > 0]
 
     def dense(self, vector: Any, k: int = 10) -> Ranking:
         """Return the nearest facts of one view."""

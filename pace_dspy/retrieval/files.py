@@ -24,6 +24,9 @@ from pace_dspy.retrieval.sparse import SparseIndex
 _FACTS, _TERMS = "facts.parquet", "terms.parquet"
 _SCHEMA = pa.schema([("doc_id", pa.string()), ("text", pa.string()), ("date", pa.date32())])
 
+_TERM_SCHEMA = pa.schema([("term", pa.string())])
+_BATCH_ROWS = 4096
+
 
 def write_parts(index: KbIndex, folder: Path) -> dict[str, int]:
     """Write all data files of an index into an empty folder.
@@ -34,7 +37,7 @@ def write_parts(index: KbIndex, folder: Path) -> dict[str, int]:
     columns = {"doc_id": list(index.doc_ids), "text": list(index.texts), "date": list(index.dates)}
     pq.write_table(pa.table(columns, schema=_SCHEMA), folder / _FACTS)
     terms, indptr = used_terms(index.sparse)
-    pq.write_table(pa.table({"term": pa.array(terms, pa.string())}), folder / _TERMS)
+    pq.write_table(pa.table({"term": terms}, schema=_TERM_SCHEMA), folder / _TERMS)
     arrays = {f"sparse_{name}": array for name, array in index.sparse.postings._asdict().items()}
     arrays |= {"sparse_indptr": indptr, "sparse_data": index.sparse.matrix.data}
     arrays |= {"graph_neighbours": index.graph.neighbours, "graph_similarities": index.graph.similarities}
@@ -51,10 +54,11 @@ def read_parts(folder: Path, manifest: Manifest, embedder: Embedder) -> KbIndex:
         OSError: A file is missing or damaged; pyarrow raises RuntimeError or ValueError for some damage.
         ValueError: The parts do not fit together.
     """
-    columns = pq.read_table(folder / _FACTS, schema=_SCHEMA).to_pydict()
-    facts = FactTable(DocIds(columns["doc_id"]), columns["text"], columns["date"])
+    doc_ids, texts, dates = _read_columns(folder / _FACTS, _SCHEMA)
+    facts = FactTable(DocIds(doc_ids), texts, dates)
     ids = facts.doc_ids
-    terms = pq.read_table(folder / _TERMS).column("term").to_pylist()
+    (terms,) = _read_columns(folder / _TERMS, _TERM_SCHEMA)
+    pa.default_memory_pool().release_unused()
     postings = Postings(*(_open(folder, f"sparse_{field}") for field in Postings._fields))
     sparse = SparseIndex(ids, Vocabulary(terms), postings, _open(folder, "sparse_data"))
     dense = DenseIndex(ids, _open(folder, VECTORS.removesuffix(".npy")))
@@ -95,6 +99,18 @@ def used_terms(sparse: SparseIndex) -> tuple[list[str], NDArray[np.int64]]:
 def versions() -> dict[str, str]:
     """Return the versions of the packages whose formats or scores are in the files."""
     return {name: importlib.metadata.version(name) for name in ("faiss-cpu", "numpy", "pyarrow")}
+
+
+def _read_columns(path: Path, schema: Any) -> list[list[Any]]:
+    """Read columns part by part: a whole table would take three times the memory of its texts."""
+    columns: list[list[Any]] = [[] for _ in schema]
+    with pq.ParquetFile(path) as file:
+        if not file.schema_arrow.equals(schema):
+            raise ValueError(f"{path.name} has the columns {file.schema_arrow.names}, not {schema.names}")
+        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+            for column, part in zip(columns, batch.columns, strict=True):
+                column.extend(part.to_pylist())
+    return columns
 
 
 def _open(folder: Path, name: str) -> Any:

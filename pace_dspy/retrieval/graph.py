@@ -36,6 +36,7 @@ class KnnGraph:
         self.neighbours = neighbours
         self.similarities = similarities
         self.k = k
+        self._followed: dict[int, NDArray[np.int64]] = {}
 
     @classmethod
     def build(cls, doc_ids: DocIds | Iterable[str], embeddings: ArrayLike, k: int) -> KnnGraph:
@@ -92,13 +93,13 @@ class KnnGraph:
         check_k(max_hops, "max_hops")
         width = check_k(neighbors_per_hop, "neighbors_per_hop")
         frontier = np.array([self.doc_ids.position(seed) for seed in dict.fromkeys(seeds)], dtype=np.int64)
-        seen = np.zeros(len(self), dtype=bool)
-        seen[frontier] = True
+        followed = self._first_neighbours(width)
+        seen = np.zeros(len(self) + 1, dtype=bool)
+        seen[frontier] = seen[-1] = True  # -1, no neighbour, reads the last place: never new
         place = np.empty(len(self), dtype=np.int64)
         waves = [frontier]
         for _ in range(max_hops):
-            reached = self.neighbours.take(frontier, axis=0)[:, :width].ravel()
-            reached = reached[reached >= 0]
+            reached = followed.take(frontier, axis=0).ravel()
             frontier = _first_of_each(reached[~seen[reached]], place)
             if not len(frontier):
                 break
@@ -107,10 +108,18 @@ class KnnGraph:
         hops = np.repeat(np.arange(len(waves)), [len(wave) for wave in waves])
         return Expansion(self.doc_ids.take(np.concatenate(waves).tolist()), hops.tolist())
 
+    def _first_neighbours(self, width: int) -> NDArray[np.int64]:
+        """Return ``(n, width)`` int64 neighbours of each fact, kept for the next walk of the same width."""
+        width = min(width, self.neighbours.shape[1])
+        kept = self._followed.get(width)
+        if kept is None:
+            kept = self._followed[width] = np.ascontiguousarray(self.neighbours[:, :width], dtype=np.int64)
+        return kept
 
-def _first_of_each(positions: NDArray[np.int32], place: NDArray[np.int64]) -> NDArray[np.int64]:
+
+def _first_of_each(positions: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
     """Drop repeats, order kept; ``place`` is room for one number a fact, of any content."""
     order = np.arange(len(positions))
     place[positions[::-1]] = order[::-1]  # what is written last, the first occurrence, stays
-    kept: NDArray[np.int64] = positions[place[positions] == order].astype(np.int64)
+    kept: NDArray[np.int64] = positions[place[positions] == order]
     return kept
