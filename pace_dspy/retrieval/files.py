@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ _SCHEMA = pa.schema([("doc_id", pa.string()), ("text", pa.string()), ("date", pa
 
 _TERM_SCHEMA = pa.schema([("term", pa.string())])
 _BATCH_ROWS = 4096
+_PARSE_ATTEMPTS = 20
+_parsing = threading.Lock()
 
 
 def write_parts(index: KbIndex, folder: Path) -> dict[str, int]:
@@ -114,5 +117,15 @@ def _read_columns(path: Path, schema: Any) -> list[list[Any]]:
 
 
 def _open(folder: Path, name: str) -> Any:
-    # A plain view of the mapped file: the memmap class itself slows down every small slice.
-    return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
+    # NumPy parses the header as Python source, and CPython 3.11 can fail when several threads parse source at once
+    # (SystemError, "AST constructor recursion depth mismatch"): one of ours at a time, and again if another one did.
+    path, attempt = folder / f"{name}.npy", 0
+    while True:
+        try:
+            with _parsing:
+                # A plain view of the mapped file: the memmap class itself slows down every small slice.
+                return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        except SystemError:
+            attempt += 1
+            if attempt == _PARSE_ATTEMPTS:
+                raise
