@@ -32,7 +32,7 @@ _CANDIDATES = (4, 6, 8, 12, 16)
 _NUMBERS_PER_CODE = 4
 _MIN_DIM = 16
 _LONGER_CODES_LIMIT = 75_000
-"""Up to here codes keep two thirds of the numbers; above, where neighbours are nearer, half is enough."""
+"""Up to here codes keep two thirds of the numbers; above, where neighbours are nearer, fewer are enough."""
 _TRAINING_ROWS = 2048
 _CHUNK = 4096
 _AT_ONCE = 16
@@ -126,7 +126,7 @@ class Codes:
 
     def __init__(self, matrix: FloatMatrix) -> None:
         sample = matrix[:: max(1, len(matrix) // _TRAINING_ROWS)]
-        share = 2 / 3 if len(matrix) <= _LONGER_CODES_LIMIT else 1 / 2
+        share = 2 / 3 if len(matrix) <= _LONGER_CODES_LIMIT else 7 / 12
         n_codes = int(matrix.shape[1] * share) // _NUMBERS_PER_CODE
         kept = n_codes * _NUMBERS_PER_CODE
         _, directions = np.linalg.eigh(sample.astype(np.float64).T @ sample.astype(np.float64))
