@@ -46,6 +46,9 @@ def run(
     backend_settings: BackendSettings = None,
     case: Annotated[list[str] | None, typer.Option("--case", help="Only this persona; may be repeated.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N requests.")] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Only N requests, spread evenly over personas and labels.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed recorded with the run and sent where supported.")] = 0,
     config: Config = "paper",
     split_file: SplitFile = None,
@@ -81,6 +84,7 @@ def run(
         config=config,
         cases=tuple(case or ()),
         limit=limit,
+        sample=sample,
         seed=seed,
         split_file=split_file,
         part=part,

@@ -45,14 +45,16 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
         parser.error("--second-judge needs --judge-backend")
     if not 0 <= given.trace_share <= 1:
         parser.error(f"--trace-share must be between 0 and 1, received {given.trace_share}")
-    if given.limit is not None and given.limit < 1:
-        parser.error(f"--limit must be at least 1, received {given.limit}")
+    for flag, count in (("--limit", given.limit), ("--sample", given.sample)):
+        if count is not None and count < 1:
+            parser.error(f"{flag} must be at least 1, received {count}")
     base = RunSettings(
         data=given.data,
         answer_backend=given.answer_backend,
         backend_settings=tuple(given.set),
         cases=tuple(given.case),
         limit=given.limit,
+        sample=given.sample,
         split_file=given.split_file,
         part=given.part,
         concurrency=given.concurrency,
@@ -93,6 +95,7 @@ def _parser(grid: Grid) -> argparse.ArgumentParser:
     add("--only", action="append", default=[], metavar="TEXT", help="only runs whose name holds TEXT")
     add("--case", action="append", default=[], help="only this persona; may be repeated")
     add("--limit", type=int, help="only the first N requests")
+    add("--sample", type=int, help="only N requests, spread evenly over personas and labels")
     add("--seed", type=int, action="append", help="may be repeated (default: 0)")
     add("--embedder", default=RunSettings.embedder, help="minilm, st:NAME or openai:MODEL@BASE_URL")
     add("--index", type=Path, help="folder of stored indexes (default: the user's cache folder)")

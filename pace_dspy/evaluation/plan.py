@@ -23,6 +23,7 @@ from pace_dspy.data import PARTS, load_mini_split, load_pace, load_split, select
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.provenance import RunManifest, git_commit, versions
 from pace_dspy.evaluation.runner import Job, Limits, Outcome, run_jobs
+from pace_dspy.evaluation.sample import spread
 from pace_dspy.evaluation.store import RunStore
 from pace_dspy.knowledge import open_cases
 from pace_dspy.methods import CheckRequest, Program, make_check, make_program, without_model
@@ -45,6 +46,7 @@ class RunSettings:
     config: str = "paper"
     cases: tuple[str, ...] = ()
     limit: int | None = None
+    sample: int | None = None
     seed: int = 0
     split_file: Path | None = None
     part: str = "all"
@@ -129,6 +131,7 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
         arguments={
             "cases": list(settings.cases),
             "limit": settings.limit,
+            "sample": settings.sample,
             "concurrency": settings.concurrency,
             "set": list(settings.backend_settings),
         },
@@ -196,7 +199,7 @@ def chosen_jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
     """Return the requests that the settings ask for, in data order.
 
     Raises:
-        ConfigError: An unknown persona, or nothing to run.
+        ConfigError: An unknown persona, both a limit and a sample, or nothing to run.
     """
     known = [case.case_id for case in dataset.cases]
     unknown = [case_id for case_id in settings.cases if case_id not in known]
@@ -210,7 +213,11 @@ def chosen_jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
     ]
     if not jobs:
         raise ConfigError(f"{settings.data} holds no request to run")
-    return tuple(jobs[: settings.limit])
+    if settings.sample is None:
+        return tuple(jobs[: settings.limit])
+    if settings.limit is not None:
+        raise ConfigError("--limit takes the first requests, --sample spreads them over personas; give one of them")
+    return spread(jobs, settings.sample)
 
 
 def _identity(lm: BackendLM | None) -> str | None:
