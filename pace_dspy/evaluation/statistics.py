@@ -11,17 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pace_dspy.errors import ConfigError
+from pace_dspy.evaluation.resampling import Mean, p_value, percentiles, resample, table_of
 from pace_dspy.evaluation.samples import Sample
-from pace_dspy.evaluation.scores import UNKNOWN, Key
-
-Mean = Literal["micro", "macro", "balanced"]
-"""micro: over requests; macro: over cases of the case's mean; balanced: over strata (labels) of the stratum's mean."""
+from pace_dspy.evaluation.scores import Key
 
 RESAMPLES = 2000
 """Bootstrap resamples. Ours."""
@@ -132,9 +126,9 @@ def bootstrap_interval(
         ValueError: The run does not record failures, or a setting is out of range.
     """
     failed = _failed(sample)
-    table = _table(sample.values, sample.strata, average)
-    value, draws = _resample(table, level, n_resamples, seed)
-    low, high = _percentiles(draws, level)
+    table = table_of(sample.values, sample.strata, average)
+    value, draws = resample(table, level, n_resamples, seed)
+    low, high = percentiles(draws, level)
     return Interval(
         value,
         low,
@@ -178,17 +172,17 @@ def compare(
     """
     shared = _shared(a, b, intersect)
     pairs = [key for key in sorted(shared) if key in a.values and key in b.values]
-    table = _table({key: a.values[key] - b.values[key] for key in pairs}, a.strata, average)
-    difference, draws = _resample(table, level, n_resamples, seed)
-    low, high = _percentiles(draws, level)
+    table = table_of({key: a.values[key] - b.values[key] for key in pairs}, a.strata, average)
+    difference, draws = resample(table, level, n_resamples, seed)
+    low, high = percentiles(draws, level)
     return Comparison(
         a.metric,
-        _table({key: a.values[key] for key in pairs}, a.strata, average).value(),
-        _table({key: b.values[key] for key in pairs}, a.strata, average).value(),
+        table_of({key: a.values[key] for key in pairs}, a.strata, average).value(),
+        table_of({key: b.values[key] for key in pairs}, a.strata, average).value(),
         difference,
         low,
         high,
-        _p_value(draws),
+        p_value(draws),
         level,
         n_pairs=len(pairs),
         n_cases=len(table.numerators),
@@ -216,63 +210,6 @@ def mcnemar_exact(a: Sample, b: Sample, *, intersect: bool = False) -> McNemar:
     n = only_a + only_b
     tail = sum(math.comb(n, i) for i in range(min(only_a, only_b) + 1))
     return McNemar(pairs[1.0, 1.0], only_a, only_b, pairs[0.0, 0.0], min(1.0, 2 * tail / 2**n))
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Sums by case and column: ``(n_cases, n_columns)`` float64; the score is the mean of the columns' ratios."""
-
-    numerators: NDArray[np.float64]
-    denominators: NDArray[np.float64]
-
-    def value(self) -> float | None:
-        if not len(self.numerators):
-            return None
-        return float(np.mean(self.numerators.sum(axis=0) / self.denominators.sum(axis=0)))
-
-
-def _table(values: Mapping[Key, float], strata: Mapping[Key, str], average: Mean) -> _Table:
-    cases = {case_id: i for i, case_id in enumerate(sorted({case_id for case_id, _ in values}))}
-    column_of = {key: strata.get(key, UNKNOWN) if average == "balanced" else "" for key in values}
-    columns = {name: i for i, name in enumerate(sorted(set(column_of.values())))}
-    numerators = np.zeros((len(cases), len(columns)))
-    denominators = np.zeros_like(numerators)
-    for key, value in values.items():
-        cell = cases[key[0]], columns[column_of[key]]
-        numerators[cell] += value
-        denominators[cell] += 1
-    if average == "macro":
-        return _Table(numerators / denominators, np.ones_like(denominators))
-    return _Table(numerators, denominators)
-
-
-def _resample(table: _Table, level: float, n_resamples: int, seed: int) -> tuple[float | None, NDArray[np.float64]]:
-    """Return the score and its bootstrap draws; no draws with fewer than two cases."""
-    if not 0 < level < 1:
-        raise ConfigError(f"level must be between 0 and 1, received {level}")
-    if n_resamples < 1:
-        raise ConfigError(f"n_resamples must be at least 1, received {n_resamples}")
-    n_cases = len(table.numerators)
-    if n_cases < 2:
-        return table.value(), np.empty(0)
-    times = np.random.default_rng(seed).multinomial(n_cases, np.full(n_cases, 1 / n_cases), size=n_resamples)
-    drawn = times @ table.denominators
-    whole = (drawn > 0).all(axis=1)
-    return table.value(), ((times @ table.numerators)[whole] / drawn[whole]).mean(axis=1)
-
-
-def _percentiles(draws: NDArray[np.float64], level: float) -> tuple[float | None, float | None]:
-    if not len(draws):
-        return None, None
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
-def _p_value(draws: NDArray[np.float64]) -> float | None:
-    if not len(draws):
-        return None
-    extreme = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
-    return min(1.0, 2 * (1 + extreme) / (len(draws) + 1))
 
 
 def _failed(sample: Sample) -> Mapping[Key, str]:

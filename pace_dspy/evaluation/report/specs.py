@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pace_dspy.evaluation.resampling import Mean
 from pace_dspy.evaluation.samples import Sample, request_value, sample_of
 from pace_dspy.evaluation.scores import Row
-from pace_dspy.evaluation.statistics import Interval, Mean, bootstrap_interval
+from pace_dspy.evaluation.statistics import Interval, bootstrap_interval
 
 
 @dataclass(frozen=True)
