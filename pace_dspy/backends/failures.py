@@ -56,7 +56,7 @@ _ADVICE = {
     "reasoning_effort": "Use --set reasoning_effort=none, which sends none",
     "temperature": "Use --set temperature=none, which sends none",
     "top_p": "Take top_p out of the predictor's settings",
-    "seed": "Take seed out of the predictor's settings",
+    "seed": "Use --set supports_seed=false, which sends none",
     "model": "Use --set model=NAME; `pace-dspy backends test` lists what the server offers",
 }
 """What to do about a parameter that a backend refuses; in the order in which a message is searched for them."""

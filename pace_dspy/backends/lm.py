@@ -50,8 +50,11 @@ class BackendLM(dspy.LM):
         identity: str,
         token_counter: TokenCounter | None = None,
         reply_cache: ReplyCache | None = None,
+        seed: int | None = None,
         **options: Any,
     ) -> None:
+        if seed is not None and profile.supports_seed:
+            options["seed"] = seed
         # num_retries=0: DSPy makes one attempt; `__call__` makes the others.
         super().__init__(model, temperature=profile.temperature, cache=False, num_retries=0, **options)
         self.profile = profile
@@ -105,6 +108,7 @@ def make_lm(
     *,
     environ: Mapping[str, str] | None = None,
     reply_cache: ReplyCache | None = None,
+    seed: int | None = None,
 ) -> BackendLM:
     """Build the language model of a backend profile.
 
@@ -113,6 +117,7 @@ def make_lm(
         overrides: Profile fields to change, such as ``model`` or ``base_url``.
         environ: Where keys and addresses are read from; the process environment by default.
         reply_cache: Cache of validated replies; none by default.
+        seed: Of the sampling; sent with every request where the profile supports one.
 
     Returns:
         A ready ``dspy.LM``. ``local`` starts its server on the first call.
@@ -126,7 +131,7 @@ def make_lm(
     if profile.name == "local":
         from pace_dspy.backends.local import make_local_lm
 
-        return make_local_lm(profile, reply_cache=reply_cache)
+        return make_local_lm(profile, reply_cache=reply_cache, seed=seed)
     connection = resolve_connection(profile, os.environ if environ is None else environ)
     try:
         return BackendLM(
@@ -134,6 +139,7 @@ def make_lm(
             connection.model,
             identity=identity(profile, connection),
             reply_cache=reply_cache,
+            seed=seed,
             engine=RemoteEngine(profile, connection),
         )
     except LMConfigurationError as exc:

@@ -110,12 +110,15 @@ class LocalLM(BackendLM):
         return super().__call__(*args, **kwargs)
 
 
-def make_local_lm(profile: BackendProfile, *, reply_cache: ReplyCache | None = None) -> LocalLM:
+def make_local_lm(
+    profile: BackendProfile, *, reply_cache: ReplyCache | None = None, seed: int | None = None
+) -> LocalLM:
     """Build the language model of the ``local`` profile. Loads and downloads nothing yet.
 
     Args:
         profile: The ``local`` profile; ``model``, ``window`` and ``slots`` say what is served and how.
         reply_cache: Cache of validated replies; none by default.
+        seed: Of the sampling.
 
     Returns:
         A ready ``dspy.LM`` that counts tokens exactly.
@@ -133,6 +136,7 @@ def make_local_lm(profile: BackendProfile, *, reply_cache: ReplyCache | None = N
         identity=identity(profile),
         token_counter=server.count_tokens,
         reply_cache=reply_cache,
+        seed=seed,
         engine=engine,
         async_engine=_AsyncLocalEngine(engine),
     )

@@ -34,7 +34,7 @@ _MAX_TOKENS: dict[Provider, MaxTokensParam] = {
     "ollama_chat": "max_tokens",
     "gemini": "maxOutputTokens",
 }
-_COMMON = ("max_tokens", "temperature", "top_p", "seed")
+_COMMON = ("max_tokens", "temperature", "top_p")
 
 
 class BackendProfile(BaseModel):
@@ -65,6 +65,7 @@ class BackendProfile(BaseModel):
         price_cached: The same for prompt tokens served from the backend's prefix cache.
         price_completion: The same for written tokens.
         supports_logprobs: Whether token log probabilities come back.
+        supports_seed: Whether a seed may be sent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -93,6 +94,7 @@ class BackendProfile(BaseModel):
     price_cached: float | None = Field(None, ge=0)
     price_completion: float | None = Field(None, ge=0)
     supports_logprobs: bool = False
+    supports_seed: bool = True
 
     @property
     def max_tokens_param(self) -> MaxTokensParam:
@@ -156,7 +158,7 @@ _TABLE: tuple[BackendProfile, ...] = (
         window=272_000,
         slots=8,
         schema_note="Strict schemas: every property required, additionalProperties false.",
-        params=("max_tokens", "seed", "reasoning_effort"),
+        params=("max_tokens", "reasoning_effort"),
         temperature=None,
         # Hidden thinking counts against max_completion_tokens; without room for it a reply would come back empty.
         thinking_tokens=2048,

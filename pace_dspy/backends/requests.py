@@ -36,7 +36,7 @@ def build_request(
         max_tokens=reply_room(lm, reply_tokens),
         temperature=_accepted(profile, options, "temperature"),
         top_p=_accepted(profile, options, "top_p"),
-        seed=_accepted(profile, options, "seed"),
+        seed=options.get("seed") if profile is None or profile.supports_seed else None,
         reasoning=Reasoning(effort=effort) if effort else None,
         response_format=formats[form],
         logprobs=options.get("logprobs") if profile and profile.supports_logprobs else None,

@@ -191,7 +191,7 @@ def _models(settings: RunSettings, config: PaceMakerConfig) -> tuple[BackendLM |
             raise ConfigError("--set changes a backend's profile; it needs a --backend other than none")
         return None, None
     cache = ReplyCache() if settings.cache else None
-    make = partial(make_lm, reply_cache=cache)
+    make = partial(make_lm, reply_cache=cache, seed=settings.seed)
     return make_role_lms(make, settings.backend, settings.answer_backend, changes)
 
 
