@@ -61,6 +61,7 @@ class AgentsConfig(_Group):
     rounds: int = Field(0, ge=0, le=5, description="Ours: rounds of the second look; 0 is the paper.")
     look_reads: int = Field(20, ge=1, description="Ours: facts of the pool that the second look reads.")
     follow_ups_max: int = Field(3, ge=1, description="Ours: follow-up queries a round.")
+    post_hop_prefilter: int = Field(0, ge=0, description="Ours: facts of the pool that are kept for it; 0 keeps all.")
     post_filter: RuledAgent = Field("model", description="off: the first `evidence` facts of the pool.")
     evidence: int = Field(10, ge=1, description="Facts handed to the answerer.")
     answerer: Agent = Field("model", description="off: evidence only, no decision.")

@@ -24,7 +24,7 @@ from pace_dspy.modules.choice import (
     make_views,
 )
 from pace_dspy.retrieval import KbIndex, get_kb
-from pace_dspy.steps import clash_notes, look_again, search, walk
+from pace_dspy.steps import clash_notes, look_again, prefilter, search, walk
 from pace_dspy.temporal import FIRST_YEAR, LAST_YEAR, annotate_weekdays, readable
 from pace_dspy.text import broken_character, is_blank
 from pace_dspy.types import Candidate, FusedHit, PoolFact, Task, Trace
@@ -83,6 +83,7 @@ class PaceMakerProgram(dspy.Module):
                 reached = look_again(
                     task, kb, reached, self.second_look, self.config, lambda now: self.show(task, kb, now, "model")
                 )
+            reached = prefilter(reached, agents.post_hop_prefilter)
             evidence = self.post_filter(task, self.show(task, kb, reached, agents.post_filter))
             notes = clash_notes(task, kb, evidence) if agents.clash_notes else ()
             answer = self.answerer(task, self.show(task, kb, reached, agents.answerer, as_pool(evidence)), notes)
@@ -92,12 +93,12 @@ class PaceMakerProgram(dspy.Module):
     def show(
         self, task: Task, kb: KbIndex, reached: Trace, reader: str, facts: Sequence[PoolFact] | None = None
     ) -> tuple[Candidate, ...]:
-        """Return facts as an agent sees them, best first: those given, or the final pool of the trace.
+        """Return facts as an agent sees them, best first: those given, or the last pool of the trace, prefiltered.
 
         Weekdays are written behind dates only for a ``reader`` that is a model; rules need none.
         """
         dated = task.reference_date if self.config.agents.annotate_dates and reader == "model" else None
-        return candidates(kb, reached.fused, reached.final_pool if facts is None else facts, dated)
+        return candidates(kb, reached.fused, reached.offered if facts is None else facts, dated)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return instructions and demos of every predictor; models are attached from a profile, never saved."""

@@ -322,11 +322,18 @@ class Trace:
     channels: tuple[ChannelHits, ...] = ()
     looks: tuple[Look, ...] = ()
     notes: tuple[Note, ...] = ()
+    prefiltered: tuple[str, ...] = ()
 
     @property
     def final_pool(self) -> tuple[PoolFact, ...]:
-        """The pool that the post-hop filter reads: after the last round of the second look, else of the walk."""
+        """The last pool: after the last round of the second look, else of the walk."""
         return next((look.pool for look in reversed(self.looks) if look.pool), self.pool)
+
+    @property
+    def offered(self) -> tuple[PoolFact, ...]:
+        """What the post-hop filter reads: the last pool, or what the prefilter kept of it."""
+        kept = frozenset(self.prefiltered)
+        return tuple(fact for fact in self.final_pool if not kept or fact.doc_id in kept)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary (dates as ISO text, tuples as lists)."""

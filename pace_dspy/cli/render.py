@@ -60,6 +60,7 @@ def fact_counts(trace: Mapping[str, Any], total: int) -> str:
         (len(trace["seeds"]), "seeds"),
         (len(trace["pool"]), "reached by the walk"),
         (len(looks[-1]) if (looks := [look["pool"] for look in trace["looks"] if look["pool"]]) else 0, "after a look"),
+        (len(trace.get("prefiltered") or ()), "prefiltered"),
         (len(trace["evidence"]), "evidence"),
     ]
     return " > ".join(f"{count} {name}" for count, name in steps if count)

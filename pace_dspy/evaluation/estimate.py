@@ -137,10 +137,11 @@ def measure(rows: Iterable[Row]) -> dict[str, StageEstimate]:
 def pool_size(config: PaceMakerConfig, n_facts: float) -> float:
     """Return how many facts the last filter is expected to read."""
     settings, seeds = config.retrieval, config.agents.seeds
+    most = min(n_facts, config.agents.post_hop_prefilter or n_facts)
     if settings.walk == "ppr":
-        return min(settings.pool, n_facts)
+        return min(settings.pool, most)
     grown = (POOL_OF_THE_PAPER - 10) * settings.max_hops * settings.neighbors_per_hop / 15
-    return min(seeds + grown, n_facts)
+    return min(seeds + grown, most)
 
 
 def _mean(usages: Sequence[Mapping[str, Any]]) -> StageEstimate:

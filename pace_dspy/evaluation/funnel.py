@@ -19,9 +19,18 @@ from typing import Any, Literal
 from pace_dspy.evaluation.scores import Row, ratio
 from pace_dspy.types import Stage, Trace
 
-StageName = Literal["views", "fused", "seeds", "pool", "second_look", "evidence", "cited"]
+StageName = Literal["views", "fused", "seeds", "pool", "second_look", "prefilter", "evidence", "cited"]
 Fate = Literal[
-    "no_view", "fusion", "pre_filter", "walk", "second_look", "post_filter", "not_cited", "in_evidence", "cited"
+    "no_view",
+    "fusion",
+    "pre_filter",
+    "walk",
+    "second_look",
+    "prefilter",
+    "post_filter",
+    "not_cited",
+    "in_evidence",
+    "cited",
 ]
 TraceDict = Mapping[str, Any]
 
@@ -60,9 +69,10 @@ def _found_by_views(trace: TraceDict) -> Sequence[str] | None:
 
 
 def _pool_after_looks(trace: TraceDict) -> Sequence[str] | None:
-    """Return the pool after the last round of the second look; a look that changed nothing is no stage."""
-    pools = [look["pool"] for look in trace.get("looks") or () if look["pool"]]
-    return [fact["doc_id"] for fact in pools[-1]] if pools else None
+    """Return the pool after the last round of the second look; a look that changed nothing passes the pool on."""
+    looks = trace.get("looks") or ()
+    pools = [trace.get("pool") or (), *(look["pool"] for look in looks if look["pool"])]
+    return [fact["doc_id"] for fact in pools[-1]] if looks else None
 
 
 STAGES: tuple[StageSpec, ...] = (
@@ -71,6 +81,7 @@ STAGES: tuple[StageSpec, ...] = (
     StageSpec("seeds", "pre_filter", _doc_ids("seeds"), "pre_filter"),
     StageSpec("pool", "walk", _doc_ids("pool")),
     StageSpec("second_look", "second_look", _pool_after_looks, "second_look"),
+    StageSpec("prefilter", "prefilter", _doc_ids("prefiltered")),
     StageSpec("evidence", "post_filter", lambda trace: trace["evidence"], "post_filter"),
     StageSpec("cited", "not_cited", lambda trace: trace["cited"], "answerer"),
 )

@@ -10,6 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from pace_dspy.config import PaceMakerConfig
+from pace_dspy.errors import ConfigError
+
 VERSIONED = ("pace-dspy", "dspy", "faiss-cpu", "bm25s", "numpy", "mlflow", "xllamacpp", "onnxruntime")
 
 
@@ -45,7 +48,7 @@ IDENTITY = ("method", "config", "dataset", "dataset_hash", "split", "part", "bac
 
 def differences(old: RunManifest, new: RunManifest) -> list[str]:
     """Return one ``field: old -> new`` line for every identity field that differs."""
-    before, after = old.identity(), new.identity()
+    before, after = ({**run.identity(), "config": _settled(run.config)} for run in (old, new))
     lines = []
     for field in IDENTITY:
         if before[field] == after[field]:
@@ -55,6 +58,14 @@ def differences(old: RunManifest, new: RunManifest) -> list[str]:
         else:
             lines.append(f"{field}: {before[field]!r} -> {after[field]!r}")
     return lines
+
+
+def _settled(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config with every setting written out: a run of before a setting existed has its default."""
+    try:
+        return PaceMakerConfig.parse(config).model_dump(mode="json")
+    except ConfigError:  # of another version, with settings that are gone
+        return config
 
 
 def _dict_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -90,12 +90,8 @@ def _filter(stage: str, example: dspy.Example, prediction: dspy.Prediction) -> s
 
 def _second_look(example: dspy.Example, prediction: dspy.Prediction) -> str:
     trace = prediction.trace
-    missing = set(example.gold_doc_ids) - {fact.doc_id for fact in trace.pool}
-    still = [
-        doc_id
-        for doc_id in example.gold_doc_ids
-        if doc_id in missing and doc_id not in offered_to("post_filter", trace)
-    ]
+    known = {fact.doc_id for fact in (*trace.pool, *trace.final_pool)}
+    still = [doc_id for doc_id in example.gold_doc_ids if doc_id not in known]
     if not still:
         return "Good: after the follow-up queries no deciding note was missing."
     queries = [query for look in trace.looks for query in look.follow_ups]

@@ -187,9 +187,10 @@ def _trace(case_id: str, raw: Mapping[str, object]) -> Trace:
     looks: Sequence[Mapping[str, Sequence[Mapping[str, str]]]] = raw.get("looks") or ()  # type: ignore[assignment]
     pool: Sequence[Mapping[str, str]] = raw["pool"]  # type: ignore[assignment]
     last = next((look["pool"] for look in reversed(looks) if look["pool"]), pool)
+    kept: Sequence[str] = raw.get("prefiltered") or ()  # type: ignore[assignment]
     return Trace(
         case_id,
         dt.date.min,
         fused=tuple(FusedHit(hit["doc_id"], 0.0) for hit in fused),
-        pool=tuple(PoolFact(fact["doc_id"], 0) for fact in last),
+        pool=tuple(PoolFact(fact["doc_id"], 0) for fact in last if not kept or fact["doc_id"] in kept),
     )

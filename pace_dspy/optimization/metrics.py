@@ -128,7 +128,7 @@ def _pre_filter(example: dspy.Example, prediction: dspy.Prediction, weights: Sco
 
 def _second_look(example: dspy.Example, prediction: dspy.Prediction, weights: ScoreWeights) -> float:
     trace = prediction.trace
-    before, after = [fact.doc_id for fact in trace.pool], offered_to("post_filter", trace)
+    before, after = ([fact.doc_id for fact in pool] for pool in (trace.pool, trace.final_pool))
     selected = [doc_id for look in trace.looks for doc_id in look.selected]
     return second_look_score(example.gold_doc_ids, before, after, selected, before[:LOOK_READS])
 
@@ -156,8 +156,8 @@ STAGE_SCORES: Mapping[str, StageScore] = {
 
 
 def offered_to(stage: str, trace: Trace) -> tuple[str, ...]:
-    """Return the ids that a filter was offered: the fused list, or the final pool."""
-    return tuple(fact.doc_id for fact in (trace.fused if stage == "pre_filter" else trace.final_pool))
+    """Return the ids that a filter was offered: the fused list, or the last pool, prefiltered."""
+    return tuple(fact.doc_id for fact in (trace.fused if stage == "pre_filter" else trace.offered))
 
 
 def check_metric(metric: Metric, example: dspy.Example, prediction: dspy.Prediction) -> None:

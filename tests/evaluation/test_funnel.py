@@ -201,6 +201,17 @@ def test_an_empty_list_of_a_stage_other_requests_have_is_a_loss():
     assert funnel.fates["no_view"] == 1
 
 
+def test_a_look_that_asks_for_nothing_passes_the_pool_on():
+    """Request 1 walks again and keeps its fact; in request 2 the look is content and the last filter drops the fact."""
+    pool = [{"doc_id": "a", "hop": 0}, {"doc_id": "b", "hop": 0}]
+    traces = [{"pool": pool, "looks": [{"pool": after}]} for after in (pool, [])]
+    rows = [make_row("q1", "a", cited=(), decision=None), make_row("q2", "a", cited=(), decision=None)]
+    rows = [row | {"trace": raw, "evidence": list(ev)} for row, raw, ev in zip(rows, traces, "ab", strict=True)]
+    funnel = funnel_metrics(rows)
+    assert {fate: count for fate, count in funnel.fates.items() if count} == {"post_filter": 1, "in_evidence": 1}
+    assert {count.stage: count.recall for count in funnel.stages}["second_look"] == 1.0
+
+
 FACTS = list("abcdefgh")
 SUBSET = st.lists(st.sampled_from(FACTS), unique=True).map("".join)
 

@@ -19,6 +19,7 @@ FATE_TITLES: Mapping[str, str] = {
     "in_evidence": "in the evidence",
     "not_cited": "found, not cited",
     "post_filter": "dropped by the post-hop filter or final cut",
+    "prefilter": "dropped by the prefilter",
     "second_look": "lost by the second look",
     "walk": "lost by the walk",
     "pre_filter": "dropped by the pre-hop filter",
@@ -33,6 +34,7 @@ STAGE_TITLES: Mapping[str, str] = {
     "seeds": "seeds",
     "pool": "reached by the walk",
     "second_look": "after the second look",
+    "prefilter": "after the prefilter",
     "evidence": "evidence",
     "cited": "cited",
 }

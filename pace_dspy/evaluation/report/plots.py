@@ -30,6 +30,7 @@ FATE_COLOURS: Mapping[str, str] = {
     "in_evidence": "#2E8B62",
     "not_cited": "#A7D8B8",
     "post_filter": "#FBD38D",
+    "prefilter": "#F7CB83",
     "second_look": "#F2C879",
     "walk": "#F6AD55",
     "pre_filter": "#E8804A",
@@ -38,7 +39,7 @@ FATE_COLOURS: Mapping[str, str] = {
 }
 """Green: kept; from yellow to dark red: lost, the earlier the darker."""
 
-LIGHT = frozenset({"not_cited", "post_filter", "second_look", "walk", "pre_filter"})
+LIGHT = frozenset({"not_cited", "post_filter", "prefilter", "second_look", "walk", "pre_filter"})
 
 
 def group_plot(scores: Mapping[str, Mapping[str, Interval]], spec: MetricSpec) -> Plot:
