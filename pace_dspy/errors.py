@@ -82,6 +82,14 @@ class MissingExtraError(PaceError, ImportError):
         super().__init__(f"{module} is not installed. Run: pip install 'pace-dspy[{extra}]'")
 
 
+class WorkerLostError(PaceError):
+    """A worker process ended, or could not be reached, while it had a request; the request can be run again."""
+
+
+class WorkerStartError(PaceError):
+    """A worker could not be started, or cannot do the work; says where and why."""
+
+
 class WeightsError(PaceError):
     """Model weights could not be had, or their SHA-256 is not the pinned one."""
 

@@ -25,7 +25,7 @@ def run_tracked(folder, uri, *, experiment="trial", share=0.0, trouble=None, **s
     plan = prepare(RunSettings("mini", **{**wanted, **settings}), folder / "run")
     notes = [] if trouble is None else trouble
     log = RunLog(Tracker(experiment, uri=uri, on_trouble=notes.append), plan, group=experiment, trace_share=share)
-    outcome = plan.run(Limits(), log.row, log.wrap)
+    outcome = plan.run(Limits(), log.row, log.recording)
     plan.store.export()
     run_id = log.finish(outcome)
     rows = plan.store.rows()

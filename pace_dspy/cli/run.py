@@ -56,6 +56,13 @@ def run(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="Requests in flight; the backend's slots by default.")
     ] = None,
+    executor: Annotated[
+        str,
+        typer.Option("--executor", help="threads, or ray: workers of a Ray cluster ($RAY_ADDRESS, else made here)."),
+    ] = "threads",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Ray workers; one a CPU by default (local: one a machine).")
+    ] = None,
     embedder: EmbedderSpec = "minilm",
     index: IndexDir = None,
     program: ProgramFile = None,
@@ -93,6 +100,8 @@ def run(
         index=index,
         program=program,
         cache=cache,
+        executor=executor,
+        workers=workers,
     )
     with with_weights():
         plan = prepare(settings, writable_folder(out), on_note=say)
@@ -139,7 +148,7 @@ def execute(plan: Plan, limits: Limits, log: RunLog | None = None) -> Outcome:
                 log.row(row, outcome)
 
         try:
-            outcome = plan.run(limits, on_row, log.wrap if log is not None else None)
+            outcome = plan.run(limits, on_row, log.recording if log is not None else None)
         except KeyboardInterrupt:
             abandon()
         bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed)

@@ -241,7 +241,7 @@ class Experiment:
 
 def run_plan(plan: Plan, limits: Limits, log: RunLog | None) -> Outcome:
     """Run a plan without a live bar."""
-    return plan.run(limits, log.row if log else None, log.wrap if log else None)
+    return plan.run(limits, log.row if log else None, log.recording if log else None)
 
 
 def _measured(folders: Sequence[Path]) -> dict[str, StageEstimate]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pace_dspy.evaluation.grid import Grid
-from pace_dspy.evaluation.plan import RunSettings
+from pace_dspy.evaluation.plan import EXECUTORS, RunSettings
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
         parser.error("--second-judge needs --judge-backend")
     if not 0 <= given.trace_share <= 1:
         parser.error(f"--trace-share must be between 0 and 1, received {given.trace_share}")
-    for flag, count in (("--limit", given.limit), ("--sample", given.sample)):
+    for flag, count in (("--limit", given.limit), ("--sample", given.sample), ("--workers", given.workers)):
         if count is not None and count < 1:
             parser.error(f"{flag} must be at least 1, received {count}")
     base = RunSettings(
@@ -61,6 +61,8 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
         embedder=given.embedder,
         index=given.index,
         cache=given.cache,
+        executor=given.executor,
+        workers=given.workers,
     )
     data = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in Path(given.data).name)
     return ExperimentOptions(
@@ -100,6 +102,8 @@ def _parser(grid: Grid) -> argparse.ArgumentParser:
     add("--embedder", default=RunSettings.embedder, help="minilm, st:NAME or openai:MODEL@BASE_URL")
     add("--index", type=Path, help="folder of stored indexes (default: the user's cache folder)")
     add("--concurrency", type=int, help="requests in flight (default: the backend's slots)")
+    add("--executor", choices=EXECUTORS, default=RunSettings.executor, help="where requests run (default: threads)")
+    add("--workers", type=int, help="workers of --executor ray (default: one a CPU; backend local: one a machine)")
     add("--out", type=Path, help="folder of the runs; runs of other experiments in it are reused")
     add("--judge-backend", help="judge every answer with this backend")
     add("--second-judge", help="another judge, for the agreement")

@@ -12,13 +12,12 @@ import logging
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from pace_dspy.errors import (
     AuthError,
@@ -29,12 +28,14 @@ from pace_dspy.errors import (
     QuotaError,
     RateLimitError,
     ServerError,
+    WorkerStartError,
 )
+from pace_dspy.evaluation.queues import InOrder, Queue, W
 from pace_dspy.evaluation.scores import Key
 
 logger = logging.getLogger(__name__)
 
-FATAL = (AuthError, QuotaError, MissingKeyError, MissingExtraError, ConfigError)
+FATAL = (AuthError, QuotaError, MissingKeyError, MissingExtraError, ConfigError, WorkerStartError)
 """Errors that would meet every further request: the run stops, nothing more is spent, and it can be continued."""
 
 OUTAGE = tuple(kind.__name__ for kind in (BackendTimeoutError, ServerError, RateLimitError))
@@ -44,20 +45,6 @@ OUTAGE_LIMIT = 20
 """Outage errors in a row after which no further request is started. Ours."""
 
 INTERRUPTED = "interrupted; run the same command again to continue"
-
-
-class Work(Protocol):
-    """One piece of work: a request to check, a response to judge."""
-
-    @property
-    def key(self) -> Key:
-        """``(case_id, query_id)``."""
-        ...
-
-    @property
-    def position(self) -> int:
-        """Place in the data, for a stable order."""
-        ...
 
 
 class Sink(Protocol):
@@ -120,7 +107,6 @@ class Outcome:
 
 
 OnRow = Callable[[dict[str, Any], Outcome], None]
-W = TypeVar("W", bound=Work)
 
 
 def run_work(
@@ -131,6 +117,7 @@ def run_work(
     concurrency: int = 1,
     limits: Limits | None = None,
     on_row: OnRow | None = None,
+    line_up: Callable[[Sequence[W]], Queue[W]] | None = None,
 ) -> Outcome:
     """Do every piece of work that is not finished yet.
 
@@ -141,6 +128,7 @@ def run_work(
         concurrency: Pieces in flight.
         limits: Money and time after which nothing more is started.
         on_row: Called in this thread after each commit.
+        line_up: Makes the queue of what is not finished; by default it is done in order.
 
     Returns:
         The outcome. A first Ctrl-C (or SIGTERM) stops starting work and waits for what is in flight.
@@ -154,16 +142,17 @@ def run_work(
     limits, started = limits or Limits(), time.monotonic()
     with sink.exclusive():
         finished = sink.finished()
-        todo = deque(piece for piece in work if piece.key not in finished)
+        todo = [piece for piece in work if piece.key not in finished]
+        queue: Queue[W] = InOrder(todo, concurrency) if line_up is None else line_up(todo)
         outcome = Outcome(planned=len(work), skipped=len(work) - len(todo))
         outage = 0
         with _pool(concurrency) as pool, _stopping_on_signals(outcome):
-            for piece, row in _in_flight(pool, execute, todo, concurrency, outcome):
+            for piece, row in _in_flight(pool, execute, queue, outcome):
                 sink.put(row, piece.position)
                 _count(outcome, row)
                 outage = outage + 1 if _kind(row) in OUTAGE else 0
                 outcome.seconds = time.monotonic() - started
-                outcome.stopped = outcome.stopped or _reason_to_stop(outcome, row, limits, outage, len(todo))
+                outcome.stopped = outcome.stopped or _reason_to_stop(outcome, row, limits, outage, len(queue))
                 if on_row is not None:
                     on_row(row, outcome)
         outcome.seconds = time.monotonic() - started
@@ -211,21 +200,21 @@ def _pool(concurrency: int) -> Iterator[ThreadPoolExecutor]:
 def _in_flight(
     pool: ThreadPoolExecutor,
     execute: Callable[[W], dict[str, Any]],
-    todo: deque[W],
-    concurrency: int,
+    queue: Queue[W],
     outcome: Outcome,
 ) -> Iterator[tuple[W, dict[str, Any]]]:
-    """Keep ``concurrency`` pieces running and yield each with its row as it ends."""
+    """Keep running what the queue lets start, and yield each piece with its row as it ends."""
     running: dict[Future[dict[str, Any]], W] = {}
     while True:
-        while outcome.stopped is None and len(running) < concurrency and todo:
-            piece = todo.popleft()
+        while outcome.stopped is None and (piece := queue.take()) is not None:
             running[pool.submit(contextvars.copy_context().run, execute, piece)] = piece
         if not running:
             return
         ended, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in ended:
-            yield running.pop(future), future.result()
+            piece = running.pop(future)
+            queue.ended(piece)
+            yield piece, future.result()
 
 
 @contextmanager

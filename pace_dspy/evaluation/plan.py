@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,23 @@ from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import PARTS, load_mini_split, load_pace, load_split, select_split
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.provenance import RunManifest, git_commit, versions
+from pace_dspy.evaluation.recording import Recording, recorded
 from pace_dspy.evaluation.runner import Job, Limits, Outcome, run_jobs
 from pace_dspy.evaluation.sample import spread
 from pace_dspy.evaluation.store import RunStore
 from pace_dspy.knowledge import open_cases
-from pace_dspy.methods import CheckRequest, Program, make_check, make_program, without_model
+from pace_dspy.methods import Program, make_check, make_program, without_model
 from pace_dspy.retrieval import make_embedder
 from pace_dspy.types import Dataset
 
+logger = logging.getLogger(__name__)
+
 NO_BACKEND = "none"
 ALL = "all"
+BATCH = "batch"
+THREADS, RAY = "threads", "ray"
+EXECUTORS = (THREADS, RAY)
+"""Where requests run: threads of this process, or workers of a Ray cluster."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ class RunSettings:
     index: Path | None = None
     program: Path | None = None
     cache: bool = True
+    executor: str = THREADS
+    workers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,32 +78,67 @@ class Plan:
     program: Program
     lm: BackendLM | None
     concurrency: int
+    settings: RunSettings
+    on_note: Callable[[str], None] | None = None
 
     def run(
         self,
         limits: Limits,
         on_row: Callable[[dict[str, Any], Outcome], None] | None = None,
-        wrap: Callable[[CheckRequest], CheckRequest] | None = None,
+        recording: Recording | None = None,
     ) -> Outcome:
         """Run what is not finished.
 
         Args:
             limits: Money and time.
             on_row: Called after each committed row.
-            wrap: Put around the method, for example to record traces; must not change its results.
+            recording: Which requests get their spans recorded, and who takes them.
         """
-        check = make_check(self.program)
+        if self.settings.executor == RAY and not {job.key for job in self.jobs} <= self.store.finished():
+            return self._spread(limits, on_row, recording)
         with ExitStack() as stack:
             if self.lm is not None:
                 stack.enter_context(dspy.context(lm=self.lm))
             return run_jobs(
-                check if wrap is None else wrap(check),
+                recorded(make_check(self.program), recording),
                 self.jobs,
                 self.store,
                 concurrency=self.concurrency,
                 limits=limits,
                 on_row=on_row,
             )
+
+    def _spread(
+        self,
+        limits: Limits,
+        on_row: Callable[[dict[str, Any], Outcome], None] | None,
+        recording: Recording | None,
+    ) -> Outcome:
+        from pace_dspy.evaluation.spread import run_spread
+        from pace_dspy.evaluation.worker import WorkerSpec
+
+        compiled = self.settings.program is not None
+        index = self.settings.index
+        spec = WorkerSpec(
+            settings=replace(self.settings, index=None if index is None else index.absolute()),
+            config=self.config.model_dump(mode="json"),
+            state=self.program.dump_state() if compiled else None,
+            threshold=getattr(self.program.answerer, "threshold", None) if compiled else None,
+            trace_share=0.0 if recording is None else recording.share,
+        )
+        return run_spread(
+            spec,
+            {case.case_id: case for case in self.dataset.cases},
+            self.jobs,
+            self.store,
+            n_workers=self.settings.workers,
+            concurrency=self.settings.concurrency,
+            slots=self.concurrency,
+            limits=limits,
+            on_row=on_row,
+            recording=recording,
+            on_note=self.on_note or logger.info,
+        )
 
 
 def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] | None = None) -> Plan:
@@ -107,12 +152,13 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
     Raises:
         ConfigError: Any setting that does not fit; DataError for bad data; MissingKeyError without a needed key.
     """
+    check_executor(settings)
     config = PaceMakerConfig.load(settings.config)
     if settings.backend == NO_BACKEND:
         config = without_model(settings.method, config)
     dataset, split_hash = select_data(settings)
     program = _program(settings, config, on_note)
-    lm, answer_lm = _models(settings, config)
+    lm, answer_lm = make_models(settings, config)
     attach_answer_lm(program, answer_lm)
     embedder = make_embedder(settings.embedder)
     preflight(lm, program)
@@ -134,21 +180,41 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
             "sample": settings.sample,
             "concurrency": settings.concurrency,
             "set": list(settings.backend_settings),
+            "executor": settings.executor,
         },
         git_commit=git_commit(),
         versions=versions(),
     )
     store = RunStore.open(out, manifest)
-    wanted = {job.request.case_id for job in jobs}
-    kb_ids = open_cases(
-        [case for case in dataset.cases if case.case_id in wanted],
-        embedder,
-        folder=settings.index,
-        graph_k=config.retrieval.graph_k,
-    )
-    jobs = tuple(Job(job.request, kb_ids[job.request.case_id], job.persona, job.position) for job in jobs)
+    if settings.executor == THREADS:
+        wanted = {job.request.case_id for job in jobs}
+        open_cases(
+            [case for case in dataset.cases if case.case_id in wanted],
+            embedder,
+            folder=settings.index,
+            graph_k=config.retrieval.graph_k,
+        )
     slots = lm.profile.slots if lm is not None else 1
-    return Plan(config, dataset, jobs, store, program, lm, settings.concurrency or slots)
+    return Plan(config, dataset, jobs, store, program, lm, settings.concurrency or slots, settings, on_note)
+
+
+def check_executor(settings: RunSettings) -> None:
+    """Refuse an executor that cannot be had.
+
+    Raises:
+        ConfigError: Unknown executor, or workers without Ray.
+        MissingExtraError: Ray is not installed.
+    """
+    if settings.executor not in EXECUTORS:
+        raise ConfigError(f"unknown executor {settings.executor!r}; executors: {', '.join(EXECUTORS)}")
+    if settings.workers is not None and settings.executor != RAY:
+        raise ConfigError(f"--workers needs --executor {RAY}; threads take --concurrency")
+    if settings.executor == RAY:
+        if BATCH in (settings.backend, settings.answer_backend):
+            raise ConfigError(f"--executor {RAY} cannot use backend {BATCH}, whose rounds are files of one machine")
+        from pace_dspy.evaluation.spread import require_ray
+
+        require_ray()
 
 
 def select_data(settings: RunSettings) -> tuple[Dataset, str | None]:
@@ -182,7 +248,13 @@ def _program(settings: RunSettings, config: PaceMakerConfig, on_note: Callable[[
     return load_program(settings.program, config, backend=settings.backend, warn=on_note)
 
 
-def _models(settings: RunSettings, config: PaceMakerConfig) -> tuple[BackendLM | None, BackendLM | None]:
+def make_models(settings: RunSettings, config: PaceMakerConfig) -> tuple[BackendLM | None, BackendLM | None]:
+    """Return the model of all agents, and the answerer's where it differs; ``None`` for a run without a model.
+
+    Raises:
+        ConfigError: Unknown backend or setting.
+        MissingKeyError: A needed key or address is not set.
+    """
     changes = {**config.backend, **parse_settings(settings.backend_settings)}
     if settings.backend == NO_BACKEND:
         if settings.answer_backend:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dspy
-
 from pace_dspy.evaluation.plan import Plan
+from pace_dspy.evaluation.recording import Recording
 from pace_dspy.evaluation.run_card import (
     description,
     overall_metrics,
@@ -21,15 +20,12 @@ from pace_dspy.evaluation.run_card import (
     request_table,
     rows_digest,
     run_card,
-    sampled,
 )
 from pace_dspy.evaluation.runner import Outcome
-from pace_dspy.evaluation.spans import SpanRecorder
+from pace_dspy.evaluation.spans import RequestSpans
 from pace_dspy.evaluation.store import MANIFEST_NAME, RESULTS_NAME, write_atomic
-from pace_dspy.methods import CheckRequest
 from pace_dspy.program import PaceMakerProgram
 from pace_dspy.tracking import Tracker
-from pace_dspy.types import Request, Trace
 
 RECORD_NAME = "tracking.json"
 """In the run folder: which tracked run belongs to it, so that a continued run continues there too."""
@@ -63,30 +59,17 @@ class RunLog:
         self._parent: str | None = None
         self._complete = False
         self._old: _Record | None = None
-        self._recorded: list[tuple[Request, SpanRecorder, Trace | None]] = []
+        self._recorded: list[RequestSpans] = []
         self._lock = threading.Lock()
         self._last_progress = time.monotonic()
         tracker.safely(self._start)
 
-    def wrap(self, check: CheckRequest) -> CheckRequest:
-        """Return ``check`` with the spans of sampled requests recorded; results and errors are the same."""
+    @property
+    def recording(self) -> Recording | None:
+        """Which requests get their spans recorded; ``None`` for none."""
         if self.run_id is None or self.trace_share <= 0:
-            return check
-
-        def recorded(request: Request, kb_id: str, persona: str | None) -> dspy.Prediction:
-            if not sampled(request.case_id, request.query_id, self.trace_share):
-                return check(request, kb_id, persona)
-            recorder, trace = SpanRecorder(), None
-            try:
-                with dspy.context(callbacks=[*dspy.settings.callbacks, recorder]):
-                    prediction = check(request, kb_id, persona)
-                trace = prediction.trace
-                return prediction
-            finally:
-                with self._lock:
-                    self._recorded.append((request, recorder, trace))
-
-        return recorded
+            return None
+        return Recording(self.trace_share, self._take)
 
     def row(self, row: dict[str, Any], outcome: Outcome) -> None:
         """Log what is new after a request: its trace, and now and then how far the run is."""
@@ -170,14 +153,19 @@ class RunLog:
         self.tracker.text(run_id, json.dumps(steps, indent=2), "steps.json")
         self.tracker.table(run_id, request_table(rows), "requests.json")
 
+    def _take(self, spans: RequestSpans) -> None:
+        with self._lock:
+            self._recorded.append(spans)
+
     def _log_spans(self, run_id: str) -> None:
         with self._lock:
             waiting, self._recorded = self._recorded, []
-        for request, recorder, trace in waiting:
+        for spans in waiting:
+            request = spans.request
             tags = {"case_id": request.case_id, "query_id": request.query_id, "label": request.label or "unknown"}
             manifest = self.plan.store.manifest
             tags |= {"method": manifest.method, "config": str(manifest.config.get("name"))}
-            self.tracker.trace(run_id, recorder.finish(request, trace), tags)
+            self.tracker.trace(run_id, spans, tags)
 
     def _log_program(self, run_id: str) -> None:
         program = self.plan.program
