@@ -105,7 +105,7 @@ def vocabulary() -> tuple[Count, str]:
     path = weights.local_path("lm_default")
     if path.is_file():
         return counter(path), f"exact, vocabulary of {path.name}"
-    return estimate_tokens, "estimated (characters / 3): `pace-dspy weights pull lm_default` gives the exact ones"
+    return estimate_tokens, "estimated from characters: `pace-dspy weights pull lm_default` gives the exact ones"
 
 
 def cut_of(config: PaceMakerConfig, keep: int) -> PaceMakerConfig:

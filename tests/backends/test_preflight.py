@@ -1,5 +1,7 @@
 """What is found before the first request is spent, and what a server's word is used for."""
 
+import datetime as dt
+
 import dspy
 import pytest
 from misbehaving import CANARY, MODEL, Act, MisbehavingServer, error
@@ -9,6 +11,7 @@ from pace_dspy import PaceMakerConfig, PaceMakerProgram, make_lm
 from pace_dspy.backends.budget import estimate_tokens
 from pace_dspy.backends.preflight import check_server, preflight
 from pace_dspy.backends.served import listed
+from pace_dspy.calendar import today_line
 from pace_dspy.errors import AuthError, BackendTimeoutError, BadSettingError, ServerError, WindowError
 
 
@@ -141,3 +144,17 @@ def test_the_estimate_counts_other_scripts_dearer():
     assert estimate_tokens("日本語") == 3
     assert estimate_tokens("🙂") == 2
     assert estimate_tokens("abc日🙂") == 1 + 1 + 2
+
+
+# True counts by the tokenizer of Qwen2.5 and Qwen3: one token for each digit, and one for a blank before it.
+@pytest.mark.parametrize(
+    ("text", "true_count"),
+    [
+        (today_line(dt.date(2026, 3, 18)), 99),
+        ("[3206] Sofia's best half marathon time is 1:58:40, from 2022.", 29),
+        ("\n".join(f"[{i}] 2026-09-{i:02d} 12:30-14:00 call +34 600 123 45{i % 10}" for i in range(1, 31)), 1310),
+        ("\n".join(f"[{i}] Ines met guest {i} at place {i % 7} and liked it." for i in range(1, 1301)), 27686),
+    ],
+)
+def test_the_estimate_is_not_below_a_tokenizer_that_reads_digits_one_by_one(text, true_count):
+    assert true_count <= estimate_tokens(text) <= 1.2 * true_count
