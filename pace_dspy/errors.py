@@ -176,6 +176,10 @@ class ReplyError(BackendError):
         super().__init__(problem, backend=backend, model=model)
 
 
+class PendingReplyError(PaceError):
+    """The ``batch`` backend has no reply to this prompt yet; the prompt waits in a round. Not a failure."""
+
+
 def shortened(value: object, limit: int = 80) -> str:
     """Return a value as messages show it: its ``repr``, cut to ``limit`` characters."""
     try:

@@ -12,6 +12,7 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import LMConfigurationError
 
+from pace_dspy.backends.batch_profile import BATCH
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.failures import map_error
 from pace_dspy.backends.profiles import PROFILES, BackendProfile, get_profile, identity, resolve_connection
@@ -120,7 +121,8 @@ def make_lm(
         seed: Of the sampling; sent with every request where the profile supports one.
 
     Returns:
-        A ready ``dspy.LM``. ``local`` starts its server on the first call.
+        A ready ``dspy.LM``. ``local`` starts its server on the first call; ``batch`` needs a folder of rounds first
+        (`pace_dspy.batch.rounds.open_rounds`) and uses no reply cache.
 
     Raises:
         ConfigError: Unknown profile or override.
@@ -132,8 +134,12 @@ def make_lm(
         from pace_dspy.backends.local import make_local_lm
 
         return make_local_lm(profile, reply_cache=reply_cache, seed=seed)
-    connection = resolve_connection(profile, os.environ if environ is None else environ)
     try:
+        if profile.name == BATCH:
+            from pace_dspy.batch.lm import make_batch_lm
+
+            return make_batch_lm(profile, seed=seed)
+        connection = resolve_connection(profile, os.environ if environ is None else environ)
         return BackendLM(
             profile,
             connection.model,

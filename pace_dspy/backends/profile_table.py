@@ -66,6 +66,7 @@ class BackendProfile(BaseModel):
         price_completion: The same for written tokens.
         supports_logprobs: Whether token log probabilities come back.
         supports_seed: Whether a seed may be sent.
+        like: For ``batch``: the profile whose parameters, schema dialect, window and model the prompts follow.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -95,6 +96,7 @@ class BackendProfile(BaseModel):
     price_completion: float | None = Field(None, ge=0)
     supports_logprobs: bool = False
     supports_seed: bool = True
+    like: str | None = None
 
     @property
     def max_tokens_param(self) -> MaxTokensParam:
@@ -207,6 +209,23 @@ _TABLE: tuple[BackendProfile, ...] = (
         price_prompt=0.0,
         price_cached=0.0,
         price_completion=0.0,
+    ),
+    BackendProfile(
+        name="batch",
+        summary="prompts and replies in files, a stage at a time (OpenAI Batch, vLLM run-batch, anything else); "
+        "like=openai, gemini, vllm, ollama, local or openai-compatible says whose model and rules they follow",
+        provider="openai",
+        model="gpt-5.4-mini",
+        window=272_000,
+        schema_note="Those of the profile in like.",
+        params=("max_tokens", "reasoning_effort"),
+        temperature=None,
+        thinking_tokens=2048,
+        num_retries=2,  # rounds after the first that a prompt without a reply goes into
+        price_prompt=0.375,  # batch services ask half the price
+        price_cached=0.0375,
+        price_completion=2.25,
+        like="openai",
     ),
 )
 PROFILES: dict[str, BackendProfile] = {profile.name: profile for profile in _TABLE}

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from pace_dspy.backends import weights
 from pace_dspy.backends.addresses import address_parts, check_address
+from pace_dspy.backends.batch_profile import BATCH, batch_base
 from pace_dspy.backends.machine import default_slots
 from pace_dspy.backends.profile_table import PROFILES, BackendProfile
 from pace_dspy.errors import ConfigError, MissingKeyError
@@ -78,13 +79,18 @@ def get_profile(name: str, overrides: Mapping[str, Any] | None = None) -> Backen
     if unknown := [key for key in changes if key not in override_fields()]:
         raise ConfigError(f"backend {name}: unknown setting {unknown[0]!r}; known: {', '.join(override_fields())}")
     changes = {key: None if str(value).lower() in {"none", "null"} else value for key, value in changes.items()}
+    if name == BATCH:
+        base = batch_base(changes)
+    elif "like" in changes:
+        raise ConfigError(f"backend {name}: like is for --backend {BATCH} only")
     values = base.model_dump()
     if name == "local" and "slots" not in changes:
         values["slots"] = default_slots()
     if changes.get("model", base.model) != base.model:
-        if base.provider != "local":
+        followed = PROFILES[base.like or name]
+        if followed.provider != "local":
             values.update(dict.fromkeys(_OF_THE_MODEL))
-        if base.key_required:
+        if followed.key_required:
             values["window"] = None
     if changes.get("base_url") is not None:
         address_parts(str(changes["base_url"]), f"backend {name}: base_url")

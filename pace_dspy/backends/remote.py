@@ -43,17 +43,20 @@ class RemoteEngine:
     Args:
         profile: Timeouts and dialect.
         connection: Address, model and key.
+        transport: Sends requests and returns replies; by default a new one for this server.
 
     Attributes:
         base_url: Address of the server, ``None`` for the provider's own.
     """
 
-    def __init__(self, profile: BackendProfile, connection: Connection) -> None:
+    def __init__(
+        self, profile: BackendProfile, connection: Connection, *, transport: BoundedTransport | None = None
+    ) -> None:
         self.base_url = connection.base_url
         self._key = connection.api_key
         self._timeout_s = profile.timeout_s
         provider = LM15Engine(RouterConfig(env={})).resolve(connection.model).provider
-        self._transport = BoundedTransport(
+        self._transport = transport or BoundedTransport(
             profile.timeout_s, secret=connection.api_key, trust_env=not is_loopback(connection.base_url)
         )
         self._engine = LM15Engine(

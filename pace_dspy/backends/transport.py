@@ -71,13 +71,13 @@ class BoundedTransport(StdlibTransport):
         Raises:
             NetworkError: The server cannot be reached or does not answer in time.
         """
-        self._last.parameter = self._last.retry_delay_s = None
+        self.note_refusal(200, b"")
         deadline = time.monotonic() + self._timeout_s
         answer = super().stream(request)
         chunks = hide(_bounded(iter(answer), deadline, self._timeout_s), self._secret)
         if answer.status >= 400:
             body = b"".join(chunks)
-            self._last.parameter, self._last.retry_delay_s = _blamed(body), _retry_delay(body)
+            self.note_refusal(answer.status, body)
             chunks = iter([body])
         return TransportResponse(
             status=answer.status,
@@ -87,6 +87,12 @@ class BoundedTransport(StdlibTransport):
             chunks=chunks,
             release=lambda _: answer.close(),
         )
+
+    def note_refusal(self, status: int, body: bytes) -> None:
+        """Remember what a refusal blames and asks for; a status below 400 forgets the one before."""
+        refused = status >= 400
+        self._last.parameter = _blamed(body) if refused else None
+        self._last.retry_delay_s = _retry_delay(body) if refused else None
 
 
 def hide(chunks: Iterator[bytes], secret: str | None) -> Iterator[bytes]:

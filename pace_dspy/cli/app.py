@@ -13,7 +13,22 @@ from typing import Any, NoReturn
 
 import typer
 
-from pace_dspy.cli import backends, check, compile, data, demo, evaluate, index, kb, program, report, run, weights
+from pace_dspy.cli import (
+    backends,
+    batch,
+    check,
+    compare,
+    compile,
+    data,
+    demo,
+    evaluate,
+    index,
+    kb,
+    program,
+    report,
+    run,
+    weights,
+)
 from pace_dspy.cli.output import fail, say
 from pace_dspy.data.schema import DataWarning
 from pace_dspy.errors import PaceError
@@ -34,6 +49,7 @@ app.command("check")(check.check)
 app.command("index")(index.index)
 app.command("run")(run.run)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compile")(compile.compile_)
 app.add_typer(data.app, name="data")
@@ -41,6 +57,7 @@ app.add_typer(kb.app, name="kb")
 app.add_typer(program.app, name="program")
 app.add_typer(weights.app, name="weights")
 app.add_typer(backends.app, name="backends")
+app.add_typer(batch.app, name="batch")
 
 
 def main() -> None:

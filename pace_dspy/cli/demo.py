@@ -13,6 +13,7 @@ from pace_dspy.cli.live import STAGE_WORDS, with_weights
 from pace_dspy.cli.options import AnswerBackend, Backend, BackendSettings, Config, ProgramFile, a_path
 from pace_dspy.cli.output import say, show_line, stderr, stdout
 from pace_dspy.cli.render import print_row, print_summary
+from pace_dspy.cli.rounds import show_rounds
 from pace_dspy.data import load_pace
 from pace_dspy.evaluation.plan import RunSettings, prepare
 from pace_dspy.evaluation.runner import Limits, Outcome
@@ -64,7 +65,9 @@ def demo(
     def on_stage(stage: Stage) -> None:
         say(f"  {STAGE_WORDS[stage]} ...")
 
-    def on_row(row: dict[str, Any], outcome: Outcome) -> None:
+    def on_row(row: dict[str, Any] | None, outcome: Outcome) -> None:
+        if row is None:
+            return
         stdout.rule()
         print_row(row, requests_by_id[row["query_id"]], get_kb(plan.jobs[0].kb_id))
 
@@ -74,6 +77,7 @@ def demo(
     stdout.rule()
     print_summary("Summary", summarise(plan.store.rows()).to_text())
     show_line(f"Run written to {path.parent}")
+    show_rounds(outcome)
     if outcome.failed or outcome.stopped:
         say(outcome.stopped or f"{outcome.failed} requests failed")
         raise typer.Exit(1)

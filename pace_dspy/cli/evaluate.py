@@ -11,10 +11,13 @@ from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
 from pace_dspy.backends.overrides import own_settings, parse_settings
 from pace_dspy.backends.preflight import preflight
+from pace_dspy.batch.files import FOLDER_NAME
+from pace_dspy.batch.rounds import judge_role, open_rounds, require_batch
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson, BackendSettings, a_path
+from pace_dspy.cli.options import AsJson, BackendSettings, BatchDir, a_path
 from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
+from pace_dspy.cli.rounds import show_rounds
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.flight import Limits, Outcome
 from pace_dspy.evaluation.judge_report import judge_report, read_human, require_match
@@ -46,6 +49,7 @@ def evaluate(
     ] = None,
     max_usd: Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop after this much money.")] = None,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Reuse validated replies.")] = True,
+    batch: BatchDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the answers of a run as PASS, WRONG_RATIONALE or FAIL; start it again to continue after any stop."""
@@ -58,11 +62,14 @@ def evaluate(
         require_match(labels, [job.key for job in found.jobs] if judged else map(key_of, rows), human)
     with with_weights():
         judges = _judges(judge_backend, second_judge, parse_settings(backend_settings or ()), cache)
+        require_batch(open_rounds(batch or run / FOLDER_NAME, [(judge_role(lm), lm) for lm in judges]), batch)
+        for lm in judges:
+            preflight(lm, Judge())
     names = [judge_identity(lm) for lm in judges]
     store.verdicts(names[0]).choose()
     outcomes = []
     for lm in judges:
-        outcomes.append(execute(store, found.jobs, lm, concurrency, Limits(max_usd)))
+        outcomes.append(execute(store, found.jobs, lm, concurrency, Limits(max_usd), batch))
         if outcomes[-1].stopped:
             break
     store.export()
@@ -73,25 +80,32 @@ def evaluate(
         emit_json({"run": str(run), "outcomes": [vars(outcome) for outcome in outcomes], **report.to_dict()})
     else:
         print_summary(f"Judged {run}", report.to_text())
+        for outcome in outcomes:
+            show_rounds(outcome)
     _finish(outcomes)
 
 
 def execute(
-    store: RunStore, jobs: tuple[JudgeJob, ...], lm: BackendLM, concurrency: int | None, limits: Limits
+    store: RunStore,
+    jobs: tuple[JudgeJob, ...],
+    lm: BackendLM,
+    concurrency: int | None,
+    limits: Limits,
+    batch: Path | None = None,
 ) -> Outcome:
     """Judge with a live bar on stderr."""
     with counting(f"judging ({lm.profile.name})", len(jobs)) as bar:
         task = bar.task_ids[0]
 
-        def on_row(row: dict[str, Any], outcome: Outcome) -> None:
-            done = outcome.skipped + outcome.done + outcome.failed
-            bar.update(task, completed=done, description=f"judge errors {outcome.failed}, ${outcome.cost_usd:.2f}")
+        def on_row(row: dict[str, Any] | None, outcome: Outcome) -> None:
+            note = f"judge errors {outcome.failed}, ${outcome.cost_usd:.2f}"
+            bar.update(task, completed=outcome.ended, description=note)
 
         try:
-            outcome = judge_run(store, jobs, lm, concurrency=concurrency, limits=limits, on_row=on_row)
+            outcome = judge_run(store, jobs, lm, concurrency=concurrency, limits=limits, on_row=on_row, batch=batch)
         except KeyboardInterrupt:
             abandon()
-        bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed)
+        bar.update(task, completed=outcome.ended)
     return outcome
 
 
@@ -102,8 +116,6 @@ def _judges(first: str, second: str | None, settings: dict[str, str], use_cache:
         judges.append(make_lm(second, reply_cache=cache))
         if judge_identity(judges[0]) == judge_identity(judges[1]):
             raise ConfigError(f"--second-judge {second} is the first judge again; give a backend with another model")
-    for lm in judges:
-        preflight(lm, Judge())
     return judges
 
 
@@ -114,5 +126,6 @@ def _finish(outcomes: list[Outcome]) -> None:
         say(f"stopped early: {stopped.stopped}")
     if failed:
         say(f"{failed} judge errors; the same command asks them again and repeats no verdict")
-    if failed or stopped is not None:
+    open_now = any(outcome.rounds for outcome in outcomes)
+    if stopped is not None or (failed and not open_now):
         raise typer.Exit(130 if stopped is not None and stopped.interrupted else 1)

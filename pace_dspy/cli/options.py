@@ -47,6 +47,16 @@ BackendSettings = Annotated[
         "answer.KEY for the answerer alone; may be repeated.",
     ),
 ]
+BatchDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--batch",
+        parser=a_path,
+        metavar="PATH",
+        help="Folder of the rounds of a batch backend.",
+        show_default="batch in the run folder",
+    ),
+]
 Config = Annotated[str, typer.Option("--config", help="Named config, or a .json/.toml file.")]
 EmbedderSpec = Annotated[str, typer.Option("--embedder", help="minilm, st:NAME or openai:MODEL@BASE_URL.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]

@@ -13,6 +13,7 @@ from pace_dspy.cli.options import (
     AsJson,
     Backend,
     BackendSettings,
+    BatchDir,
     Config,
     Data,
     EmbedderSpec,
@@ -23,6 +24,7 @@ from pace_dspy.cli.options import (
 )
 from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
+from pace_dspy.cli.rounds import show_rounds
 from pace_dspy.evaluation.plan import Plan, RunSettings, prepare
 from pace_dspy.evaluation.run_log import RunLog
 from pace_dspy.evaluation.runner import Limits, Outcome
@@ -79,6 +81,7 @@ def run(
     trace_share: Annotated[
         float, typer.Option("--trace-share", min=0, max=1, help="Share of requests whose DSPy trace is logged.")
     ] = 0.1,
+    batch: BatchDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a method on a dataset and write DIR/results.jsonl; start it again to continue after any stop."""
@@ -102,6 +105,7 @@ def run(
         cache=cache,
         executor=executor,
         workers=workers,
+        batch=batch,
     )
     with with_weights():
         plan = prepare(settings, writable_folder(out), on_note=say)
@@ -121,14 +125,16 @@ def run(
         print_summary("", {"results": str(plan.store.folder / "results.jsonl")})
     if outcome.stopped:
         say(f"stopped early: {outcome.stopped}")
-    left = outcome.planned - outcome.skipped - outcome.done - outcome.failed
+    if not as_json:
+        show_rounds(outcome)
+    left = outcome.planned - outcome.ended
     if outcome.failed or left:
         unasked = f", {left} not asked" if left else ""
         say(
             f"{outcome.failed} requests failed{unasked}; the same command asks them again and repeats nothing that is "
             "finished"
         )
-    if outcome.failed or outcome.stopped:
+    if outcome.stopped or (outcome.failed and not outcome.rounds):
         raise typer.Exit(130 if outcome.interrupted else 1)
 
 
@@ -138,12 +144,12 @@ def execute(plan: Plan, limits: Limits, log: RunLog | None = None) -> Outcome:
     with counting("requests", len(plan.jobs)) as bar:
         task = bar.task_ids[0]
 
-        def on_row(row: dict[str, Any], outcome: Outcome) -> None:
+        def on_row(row: dict[str, Any] | None, outcome: Outcome) -> None:
             nonlocal read, wrote
-            for stage in (row["trace"] or {}).get("usage", []):
+            for stage in ((row or {}).get("trace") or {}).get("usage", []):
                 read, wrote = read + stage["prompt_tokens"], wrote + stage["completion_tokens"]
             note = f"failed {outcome.failed}, ${outcome.cost_usd:.2f}, tokens {read:,} read {wrote:,} written"
-            bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed, description=note)
+            bar.update(task, completed=outcome.ended, description=note)
             if log is not None:
                 log.row(row, outcome)
 
@@ -151,5 +157,5 @@ def execute(plan: Plan, limits: Limits, log: RunLog | None = None) -> Outcome:
             outcome = plan.run(limits, on_row, log.recording if log is not None else None)
         except KeyboardInterrupt:
             abandon()
-        bar.update(task, completed=outcome.skipped + outcome.done + outcome.failed)
+        bar.update(task, completed=outcome.ended)
     return outcome

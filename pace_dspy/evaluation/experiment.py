@@ -170,6 +170,7 @@ class Experiment:
             log = RunLog(self.tracker, plan, group=self.key, group_name=self.group, trace_share=share)
         outcome = self.execute(plan, self._limits(), log)
         self.spent_usd += outcome.cost_usd
+        _say_rounds(outcome)
         judged = self._judge(plan) if self.judges and plan.lm is not None and not outcome.stopped else None
         plan.store.export()
         if log is not None:
@@ -225,6 +226,8 @@ class Experiment:
             _say(f"not judged: {exc}")
             return None
         self.spent_usd += sum(outcome.cost_usd for outcome in outcomes)
+        for outcome in outcomes:
+            _say_rounds(outcome)
         return judged
 
     def _limit_reached(self) -> str | None:
@@ -255,6 +258,11 @@ def _status(results: Sequence[CellResult], planned: int) -> int:
         return 130
     bad = any(outcome is None or outcome.failed or outcome.stopped for outcome in outcomes)
     return 1 if bad or len(results) < planned else 0
+
+
+def _say_rounds(outcome: Outcome) -> None:
+    for its in outcome.rounds:
+        _say(f"round {its['number']} waits for replies to {its['requests']} in {its['responses']}")
 
 
 def _say(text: str) -> None:

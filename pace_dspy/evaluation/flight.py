@@ -25,6 +25,7 @@ from pace_dspy.errors import (
     ConfigError,
     MissingExtraError,
     MissingKeyError,
+    PendingReplyError,
     QuotaError,
     RateLimitError,
     ServerError,
@@ -69,6 +70,7 @@ class Limits:
 
     max_usd: float | None = None
     max_minutes: float | None = None
+    max_outages: int | None = OUTAGE_LIMIT
 
     def reached(self, cost_usd: float, seconds: float) -> str | None:
         """Return which limit this money or time reaches, ``None`` when neither."""
@@ -88,25 +90,36 @@ class Outcome:
         skipped: Of these, finished in an earlier start.
         done: Finished now without error.
         failed: Ended with an error now.
+        paused: Neither: a prompt of theirs waits in a round of the ``batch`` backend.
         stopped: Why it ended early, ``None`` when it did not.
         interrupted: It was stopped by Ctrl-C or SIGTERM.
         seconds: Wall time of this start.
         cost_usd: Money spent now, by the profile's prices, failed work included.
         failures: Failures now, by the kind of their error.
+        notes: What the answered rounds of the ``batch`` backend held, a line each.
+        rounds: Its rounds that must be answered next (`pace_dspy.batch.folder.OpenRound`, as dictionaries).
     """
 
     planned: int
     skipped: int = 0
     done: int = 0
     failed: int = 0
+    paused: int = 0
     stopped: str | None = None
     interrupted: bool = False
     seconds: float = 0.0
     cost_usd: float = 0.0
     failures: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def ended(self) -> int:
+        """Pieces that need no more attention in this start, for progress bars."""
+        return self.skipped + self.done + self.failed + self.paused
 
 
-OnRow = Callable[[dict[str, Any], Outcome], None]
+OnRow = Callable[["dict[str, Any] | None", Outcome], None]
 
 
 def run_work(
@@ -122,12 +135,13 @@ def run_work(
     """Do every piece of work that is not finished yet.
 
     Args:
-        execute: Does one piece and returns its row; errors are in the row, never raised.
+        execute: Does one piece and returns its row; errors are in the row, never raised, but for
+            `PendingReplyError`: the piece is then paused, and nothing is committed.
         work: What to do, in order.
         sink: Where each row is committed as soon as it is there.
         concurrency: Pieces in flight.
         limits: Money and time after which nothing more is started.
-        on_row: Called in this thread after each commit.
+        on_row: Called in this thread after each commit, and with ``None`` for each paused piece.
         line_up: Makes the queue of what is not finished; by default it is done in order.
 
     Returns:
@@ -148,7 +162,8 @@ def run_work(
         outage = 0
         with _pool(concurrency) as pool, _stopping_on_signals(outcome):
             for piece, row in _in_flight(pool, execute, queue, outcome):
-                sink.put(row, piece.position)
+                if row is not None:
+                    sink.put(row, piece.position)
                 _count(outcome, row)
                 outage = outage + 1 if _kind(row) in OUTAGE else 0
                 outcome.seconds = time.monotonic() - started
@@ -202,8 +217,8 @@ def _in_flight(
     execute: Callable[[W], dict[str, Any]],
     queue: Queue[W],
     outcome: Outcome,
-) -> Iterator[tuple[W, dict[str, Any]]]:
-    """Keep running what the queue lets start, and yield each piece with its row as it ends."""
+) -> Iterator[tuple[W, dict[str, Any] | None]]:
+    """Keep running what the queue lets start, and yield each piece with its row as it ends, ``None`` when paused."""
     running: dict[Future[dict[str, Any]], W] = {}
     while True:
         while outcome.stopped is None and (piece := queue.take()) is not None:
@@ -214,7 +229,14 @@ def _in_flight(
         for future in ended:
             piece = running.pop(future)
             queue.ended(piece)
-            yield piece, future.result()
+            yield piece, _row_of(future)
+
+
+def _row_of(future: Future[dict[str, Any]]) -> dict[str, Any] | None:
+    try:
+        return future.result()
+    except PendingReplyError:
+        return None
 
 
 @contextmanager
@@ -239,11 +261,14 @@ def _stopping_on_signals(outcome: Outcome) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _kind(row: Mapping[str, Any]) -> str | None:
-    return None if row["error"] is None else str(row["error"]["kind"])
+def _kind(row: Mapping[str, Any] | None) -> str | None:
+    return None if row is None or row["error"] is None else str(row["error"]["kind"])
 
 
-def _count(outcome: Outcome, row: Mapping[str, Any]) -> None:
+def _count(outcome: Outcome, row: Mapping[str, Any] | None) -> None:
+    if row is None:
+        outcome.paused += 1
+        return
     outcome.cost_usd += cost_of(usage_of(row))
     kind = _kind(row)
     if kind is None:
@@ -254,10 +279,13 @@ def _count(outcome: Outcome, row: Mapping[str, Any]) -> None:
     outcome.cost_usd += row["error"].get("cost_usd") or 0.0
 
 
-def _reason_to_stop(outcome: Outcome, row: Mapping[str, Any], limits: Limits, outage: int, left: int) -> str | None:
+def _reason_to_stop(
+    outcome: Outcome, row: Mapping[str, Any] | None, limits: Limits, outage: int, left: int
+) -> str | None:
     """Return why nothing more is started; ``left`` pieces are not started yet, and without any no limit stops."""
-    if row["error"] is not None and row["error"]["fatal"]:
-        return str(row["error"]["message"])
-    if outage >= OUTAGE_LIMIT:
-        return f"the backend failed {outage} times in a row; last: {row['error']['message']}"
+    if row is not None and row["error"] is not None:
+        if row["error"]["fatal"]:
+            return str(row["error"]["message"])
+        if limits.max_outages is not None and outage >= limits.max_outages:
+            return f"the backend failed {outage} times in a row; last: {row['error']['message']}"
     return limits.reached(outcome.cost_usd, outcome.seconds) if left else None

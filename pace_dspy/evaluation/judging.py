@@ -12,13 +12,16 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dspy
 
 from pace_dspy.backends.lm import BackendLM
 from pace_dspy.backends.usage import request_log
-from pace_dspy.errors import ConfigError, PaceError, ReplyError
+from pace_dspy.batch.files import FOLDER_NAME
+from pace_dspy.batch.rounds import judge_role, open_rounds
+from pace_dspy.errors import ConfigError, PaceError, PendingReplyError, ReplyError
 from pace_dspy.evaluation.flight import Limits, OnRow, Outcome, error_of, run_work
 from pace_dspy.evaluation.scores import Key, Row, finished, key_of
 from pace_dspy.evaluation.store import RunStore
@@ -99,6 +102,7 @@ def judge_run(
     concurrency: int | None = None,
     limits: Limits | None = None,
     on_row: OnRow | None = None,
+    batch: Path | None = None,
 ) -> Outcome:
     """Judge what this judge has not judged yet; see `pace_dspy.evaluation.flight.run_work`.
 
@@ -109,12 +113,15 @@ def judge_run(
         concurrency: Judgements in flight; the backend's slots by default.
         limits: When to stop early.
         on_row: Called after each commit.
+        batch: Folder below which a ``batch`` judge has its rounds; by default in the run folder.
 
     Returns:
         The outcome; ``failed`` counts judge errors.
     """
     sink = store.verdicts(judge_identity(lm))
-    with dspy.context(lm=lm):
+    rounds = open_rounds(batch or store.folder / FOLDER_NAME, [(judge_role(lm), lm)])
+
+    def work(limits: Limits) -> Outcome:
         return run_work(
             partial(judge_one, Judge()),
             jobs,
@@ -124,9 +131,16 @@ def judge_run(
             on_row=on_row,
         )
 
+    with dspy.context(lm=lm):
+        return rounds.run(work, [job.key for job in jobs], sink.finished, limits or Limits())
+
 
 def judge_one(judge: Judge, job: JudgeJob) -> dict[str, Any]:
-    """Judge one row and return its verdict row; trouble becomes its ``error``, never a verdict."""
+    """Judge one row and return its verdict row; trouble becomes its ``error``, never a verdict.
+
+    Raises:
+        PendingReplyError: A round of the ``batch`` backend must be answered first.
+    """
     row = job.row
     verdict: dict[str, Any] = {"verdict": None, "reason": None, "error": None}
     with request_log() as log:
@@ -140,6 +154,8 @@ def judge_one(judge: Judge, job: JudgeJob) -> dict[str, Any]:
                     response=row["response"],
                 )
             verdict |= {"verdict": given.verdict, "reason": given.reason}
+        except PendingReplyError:
+            raise
         except PaceError as exc:
             verdict["error"] = _error(exc)
         except Exception as exc:

@@ -6,10 +6,9 @@ import hashlib
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import dspy
 
@@ -19,9 +18,12 @@ from pace_dspy.backends.lm import BackendLM, make_lm
 from pace_dspy.backends.overrides import parse_settings
 from pace_dspy.backends.preflight import preflight
 from pace_dspy.backends.roles import attach_answer_lm, make_role_lms
+from pace_dspy.batch.files import FOLDER_NAME
+from pace_dspy.batch.rounds import AGENTS, Rounds, open_rounds, require_batch
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import PARTS, load_mini_split, load_pace, load_split, select_split
 from pace_dspy.errors import ConfigError
+from pace_dspy.evaluation.flight import OnRow
 from pace_dspy.evaluation.provenance import RunManifest, git_commit, versions
 from pace_dspy.evaluation.recording import Recording, recorded
 from pace_dspy.evaluation.runner import Job, Limits, Outcome, run_jobs
@@ -65,6 +67,7 @@ class RunSettings:
     cache: bool = True
     executor: str = THREADS
     workers: int | None = None
+    batch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,25 @@ class Plan:
     concurrency: int
     settings: RunSettings
     on_note: Callable[[str], None] | None = None
+    rounds: Rounds = field(default_factory=Rounds)
 
     def run(
         self,
         limits: Limits,
-        on_row: Callable[[dict[str, Any], Outcome], None] | None = None,
+        on_row: OnRow | None = None,
         recording: Recording | None = None,
     ) -> Outcome:
         """Run what is not finished.
 
         Args:
             limits: Money and time.
-            on_row: Called after each committed row.
+            on_row: See `pace_dspy.evaluation.flight.run_work`.
             recording: Which requests get their spans recorded, and who takes them.
         """
+        work = partial(self._run, on_row=on_row, recording=recording)
+        return self.rounds.run(work, [job.key for job in self.jobs], self.store.finished, limits)
+
+    def _run(self, limits: Limits, *, on_row: OnRow | None, recording: Recording | None) -> Outcome:
         if self.settings.executor == RAY and not {job.key for job in self.jobs} <= self.store.finished():
             return self._spread(limits, on_row, recording)
         with ExitStack() as stack:
@@ -111,7 +119,7 @@ class Plan:
     def _spread(
         self,
         limits: Limits,
-        on_row: Callable[[dict[str, Any], Outcome], None] | None,
+        on_row: OnRow | None,
         recording: Recording | None,
     ) -> Outcome:
         from pace_dspy.evaluation.spread import run_spread
@@ -160,6 +168,8 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
     program = _program(settings, config, on_note)
     lm, answer_lm = make_models(settings, config)
     attach_answer_lm(program, answer_lm)
+    rounds = open_rounds(settings.batch or out / FOLDER_NAME, [(AGENTS, lm), ("answer", answer_lm)])
+    require_batch(rounds, settings.batch)
     embedder = make_embedder(settings.embedder)
     preflight(lm, program)
     jobs = chosen_jobs(settings, dataset)
@@ -195,7 +205,7 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
             graph_k=config.retrieval.graph_k,
         )
     slots = lm.profile.slots if lm is not None else 1
-    return Plan(config, dataset, jobs, store, program, lm, settings.concurrency or slots, settings, on_note)
+    return Plan(config, dataset, jobs, store, program, lm, settings.concurrency or slots, settings, on_note, rounds)
 
 
 def check_executor(settings: RunSettings) -> None:

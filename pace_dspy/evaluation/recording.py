@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import dspy
 
+from pace_dspy.errors import PendingReplyError
 from pace_dspy.evaluation.run_card import sampled
 from pace_dspy.evaluation.spans import RequestSpans, SpanRecorder
 from pace_dspy.methods import CheckRequest
@@ -39,13 +40,18 @@ def recorded(check: CheckRequest, recording: Recording | None) -> CheckRequest:
             return check(request, kb_id, persona)
         recorder = SpanRecorder()
         trace: Trace | None = None
+        paused = False
         try:
             with dspy.context(callbacks=[*dspy.settings.callbacks, recorder]):
                 prediction = check(request, kb_id, persona)
             trace = prediction.trace
             return prediction
+        except PendingReplyError:  # it goes on in a later start, and is recorded then
+            paused = True
+            raise
         finally:
-            _keep(recording, recorder, request, trace)
+            if not paused:
+                _keep(recording, recorder, request, trace)
 
     return checked
 

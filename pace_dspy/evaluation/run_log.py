@@ -71,7 +71,7 @@ class RunLog:
             return None
         return Recording(self.trace_share, self._take)
 
-    def row(self, row: dict[str, Any], outcome: Outcome) -> None:
+    def row(self, row: dict[str, Any] | None, outcome: Outcome) -> None:
         """Log what is new after a request: its trace, and now and then how far the run is."""
         run_id = self.run_id
         if run_id is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import dspy
 
 from pace_dspy.backends.usage import RequestLog, request_log
-from pace_dspy.errors import PaceError
+from pace_dspy.errors import PaceError, PendingReplyError
 from pace_dspy.evaluation.flight import FATAL, Limits, OnRow, Outcome, cost_of, error_of, run_work
 from pace_dspy.evaluation.store import Key, RunStore
 from pace_dspy.methods import CheckRequest
@@ -67,11 +67,17 @@ def run_jobs(
 
 
 def run_one(check: CheckRequest, job: Job) -> dict[str, Any]:
-    """Execute one request and return its row; any failure becomes the row's ``error``, never an answer."""
+    """Execute one request and return its row; any failure becomes the row's ``error``, never an answer.
+
+    Raises:
+        PendingReplyError: A round of the ``batch`` backend must be answered first.
+    """
     with request_log() as spent:
         try:
             with dspy.context(disable_history=True):
                 prediction = check(job.request, job.kb_id, job.persona)
+        except PendingReplyError:
+            raise
         except PaceError as exc:
             return to_row(job.request, None, error_of(exc, _cost(spent)))
         except Exception as exc:

@@ -32,8 +32,8 @@ ENVIRON = {
 }
 
 
-def test_table_has_the_six_backends_with_the_papers_models() -> None:
-    assert list(PROFILES) == ["local", "openai-compatible", "openai", "gemini", "vllm", "ollama"]
+def test_table_has_the_backends_with_the_papers_models() -> None:
+    assert list(PROFILES) == ["local", "openai-compatible", "openai", "gemini", "vllm", "ollama", "batch"]
     assert PROFILES["openai"].model == "gpt-5.4-mini"
     assert PROFILES["gemini"].model == "gemini-3.1-flash-lite"
     assert PROFILES["vllm"].model == "Qwen/Qwen3-4B-Instruct-2507"
