@@ -64,7 +64,10 @@ class Rounds:
     def _may_go_on(self, outcome: Outcome, limits: Limits) -> bool:
         """Say whether another round may be written; when money forbids it, the outcome is stopped by that."""
         out_of_time = replace(limits, max_usd=None).reached(0.0, outcome.seconds)
-        if outcome.interrupted or (outcome.stopped is not None and outcome.stopped != out_of_time):
+        if outcome.interrupted:
+            return False
+        if outcome.stopped is not None and outcome.stopped != out_of_time:
+            outcome.notes.append("to have a round answered again, delete its round-N.responses.jsonl")
             return False
         spent = sum(spent_usd(lm) for lm in self.lms)
         reached = replace(limits, max_minutes=None).reached(spent, 0.0)

@@ -182,6 +182,7 @@ def test_a_refused_setting_ends_the_start_and_writes_no_round(run, tmp_path):
     assert said_rounds(out) == []
     assert "stopped early: backend batch/gpt-5.4-mini: HTTP 400: max_tokens is not supported" in err
     assert "--set provider=openai" in err
+    assert "to have a round answered again, delete its round-N.responses.jsonl" in out
     assert not (folder / "round-2.requests.jsonl").exists()
 
 
