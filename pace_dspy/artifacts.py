@@ -18,6 +18,7 @@ from pace_dspy.evaluation.provenance import git_commit, versions
 from pace_dspy.evaluation.store import write_atomic
 from pace_dspy.modules.answerer import Answerer
 from pace_dspy.program import PaceMakerProgram
+from pace_dspy.tracking import RUNS_URI, fetch_program
 
 PROGRAM_NAME = "program.json"
 MANIFEST_NAME = "manifest.json"
@@ -56,7 +57,8 @@ def load_program(source: Path | None, config: PaceMakerConfig, *, backend: str, 
     """Return a program for ``config``, with the state of ``source`` when given.
 
     Args:
-        source: Folder of a saved program, or its ``program.json``; ``None`` for the uncompiled program.
+        source: Folder of a saved program, its ``program.json``, or ``runs:/RUN_ID/program`` in the MLflow store;
+            ``None`` for the uncompiled program.
         config: The config to run with.
         backend: Profile name it will run on.
         warn: Called with one line when the program was made with another backend.
@@ -88,7 +90,7 @@ def read_manifest(source: Path) -> dict[str, Any]:
     """Return the manifest of a saved program.
 
     Args:
-        source: Its folder, or its ``program.json``.
+        source: As for `load_program`.
 
     Raises:
         ConfigError: There is none, or it cannot be read.
@@ -100,7 +102,7 @@ def fingerprint(source: Path) -> str:
     """Return the SHA-256 (hex) of what a saved program does: its state and its calibrated threshold.
 
     Args:
-        source: Its folder, or its ``program.json``.
+        source: As for `load_program`.
 
     Raises:
         ConfigError: There is none, or it cannot be read.
@@ -140,6 +142,8 @@ def _mismatch(saved: dict[str, list[str]], wanted: dict[str, list[str]]) -> list
 
 
 def _state_file(source: Path) -> Path:
+    if str(source).startswith(RUNS_URI):
+        source = fetch_program(str(source))
     if not source.exists():
         raise ConfigError(f"no program at {source}: give the folder that holds {PROGRAM_NAME} and {MANIFEST_NAME}")
     return source / PROGRAM_NAME if source.is_dir() else source

@@ -62,8 +62,9 @@ class PaceMakerProgram(dspy.Module):
 
         Returns:
             A prediction with ``decision`` (``conflict`` / ``non_conflict``, ``None`` when the answerer is off or its
-            reply stayed unusable), ``response``, ``evidence`` (ordered ids), ``cited`` (ids, all in the evidence)
-            and ``trace`` (`pace_dspy.types.Trace`).
+            reply stayed unusable), ``response``, ``evidence`` (ordered ids), ``cited`` (ids, all in the evidence),
+            ``trace`` (`pace_dspy.types.Trace`) and ``p_conflict`` (probability of ``conflict`` in [0, 1], ``None``
+            unless the answerer measures it).
 
         Raises:
             NoFactsError: The knowledge base is empty.
@@ -83,7 +84,7 @@ class PaceMakerProgram(dspy.Module):
                 reached = look_again(
                     task, kb, reached, self.second_look, self.config, lambda now: self.show(task, kb, now, "model")
                 )
-            reached = prefilter(reached, agents.post_hop_prefilter)
+            reached = prefilter(task, kb, reached, agents.post_hop_prefilter)
             evidence = self.post_filter(task, self.show(task, kb, reached, agents.post_filter))
             notes = clash_notes(task, kb, evidence) if agents.clash_notes else ()
             answer = self.answerer(task, self.show(task, kb, reached, agents.answerer, as_pool(evidence)), notes)
@@ -205,5 +206,10 @@ def to_prediction(answer: Answer, trace: Trace, log: RequestLog, started: float)
         total_ms=(time.perf_counter() - started) * 1000,
     )
     return dspy.Prediction(
-        decision=answer.decision, response=answer.response, evidence=trace.evidence, cited=answer.cited, trace=trace
+        decision=answer.decision,
+        response=answer.response,
+        evidence=trace.evidence,
+        cited=answer.cited,
+        trace=trace,
+        p_conflict=answer.p_conflict,
     )

@@ -15,14 +15,18 @@ import json
 import logging
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from filelock import FileLock
 
 from pace_dspy.backends.secrets import known_secrets
+from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.spans import RequestSpans, span_dict
 
 URI_ENV = "MLFLOW_TRACKING_URI"
@@ -31,12 +35,16 @@ GROUP_TAG = "pace.group"
 SHOWN_DIGEST = 12
 LOCK_TIMEOUT_S = 120.0
 TEXT_SUFFIXES = {".json", ".jsonl", ".html", ".md", ".csv", ".txt", ".toml"}
+PROGRAM_FOLDER = "program"
+RUNS_URI = "runs:/"
+_LOADER = "pace_dspy.tracked_program"
 _SQLITE = "sqlite:///"
 _RETRY_WAITS_S = (0.5, 2.0)
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # MLflow prices spans with LiteLLM, which would fetch its price list
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # stdout is for results
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
@@ -63,6 +71,38 @@ def default_uri(start: Path | None = None) -> str:
 def tracking_uri() -> str:
     """Return ``$MLFLOW_TRACKING_URI``, or the default database."""
     return os.environ.get(URI_ENV, "").strip() or default_uri()
+
+
+@cache
+def fetch_program(uri: str) -> Path:
+    """Return a folder with the files of a program that `Tracker.program` stored; it lives as long as the process.
+
+    Args:
+        uri: ``runs:/RUN_ID/program``, in the store of `tracking_uri`.
+
+    Raises:
+        ConfigError: There is no such run or artifact, or the store cannot be reached.
+    """
+    store = tracking_uri()
+    local = store.startswith(_SQLITE)
+    place = f"the MLflow store {store if local else f'of ${URI_ENV}'}"
+    if local and not Path(store.removeprefix(_SQLITE).partition("?")[0]).is_file():
+        raise ConfigError(f"no program at {uri}: {place} does not exist; set {URI_ENV} to another one")
+    _load_mlflow()
+    from mlflow.artifacts import download_artifacts
+
+    kept = tempfile.TemporaryDirectory(prefix="pace-program-")
+    _FETCHED.append(kept)
+    try:
+        with _quiet_logs():
+            found = Path(download_artifacts(artifact_uri=uri, dst_path=kept.name, tracking_uri=store))
+    except Exception as exc:
+        cause = _scrub(" ".join(f"{type(exc).__name__}: {exc}".split())[:200], known_secrets(os.environ))
+        raise ConfigError(f"no program at {uri} in {place} ({cause}); set {URI_ENV} to another one") from exc
+    return next((path.parent for path in sorted(found.rglob("program.json"))), found)
+
+
+_FETCHED: list[tempfile.TemporaryDirectory[str]] = []
 
 
 class Tracker:
@@ -144,6 +184,15 @@ class Tracker:
         """Store a file as an artifact, texts without keys."""
         self.safely(lambda: self._file(run_id, source, folder))
 
+    def program(self, run_id: str, folder: Path) -> None:
+        """Store a saved program (its JSON files) as a model that MLflow loads, without any pickle.
+
+        Args:
+            run_id: The run.
+            folder: Where ``program.json`` and ``manifest.json`` are.
+        """
+        self.safely(lambda: self._program(run_id, folder))
+
     def trace(self, run_id: str, found: RequestSpans, tags: Mapping[str, str]) -> str | None:
         """Log the trace of one request, linked to its run; returns the trace's id."""
         return self.safely(lambda: self._trace(run_id, found, tags))
@@ -154,9 +203,7 @@ class Tracker:
 
     def scrub(self, text: str) -> str:
         """Return a text without any key that the environment holds."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return _scrub(text, self._secrets)
 
     def safely(self, action: Callable[[], T]) -> T | None:
         """Return what ``action`` returns; report trouble once, and then do nothing more."""
@@ -171,7 +218,7 @@ class Tracker:
             cause = " ".join(f"{type(exc).__name__}: {exc}".split())[:300]
             self.trouble = self.scrub(f"MLflow tracking is off for the rest of this run ({cause})")
             if self._on_trouble is not None:
-                self._on_trouble(f"{self.trouble}. The run folder is complete; the same command logs it again later")
+                self._on_trouble(f"{self.trouble}. Nothing else is affected; the same command logs it again later")
             return None
 
     def _with_retries(self, action: Callable[[], T]) -> T:
@@ -233,7 +280,7 @@ class Tracker:
             self._batch(run_id, tags=tags)
             return run_id
         links = {"mlflow.parentRunId": parent_id} if parent_id else {}
-        return self._create_run(name, {**tags, **links, "pace.kind": "run"})
+        return self._create_run(name, {"pace.kind": "run", **tags, **links})
 
     def _create_run(self, name: str, tags: Mapping[str, str]) -> str:
         commit = {"mlflow.source.git.commit": tags["commit"].removesuffix("+changes")} if "commit" in tags else {}
@@ -304,6 +351,18 @@ class Tracker:
         text = self.scrub(source.read_text(encoding="utf-8"))
         self._client.log_text(run_id, text, f"{folder}/{source.name}" if folder else source.name)
 
+    def _program(self, run_id: str, folder: Path) -> None:
+        from mlflow import pyfunc
+
+        with tempfile.TemporaryDirectory() as place:
+            data, model = Path(place) / PROGRAM_FOLDER, Path(place) / "model"
+            data.mkdir()
+            for source in sorted(folder.glob("*.json")):
+                (data / source.name).write_text(self.scrub(source.read_text(encoding="utf-8")), encoding="utf-8")
+            needs = [f"pace-dspy=={version('pace-dspy')}"]  # named, so that MLflow does not run the program to find out
+            pyfunc.save_model(str(model), loader_module=_LOADER, data_path=str(data), pip_requirements=needs)
+            self._client.log_artifacts(run_id, str(model), PROGRAM_FOLDER)
+
     def _trace(self, run_id: str, found: RequestSpans, tags: Mapping[str, str]) -> str | None:
         if not found.spans:
             return None
@@ -330,6 +389,12 @@ class Tracker:
             )
         )
         return trace_id
+
+
+def _scrub(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
 
 
 def _group_key(key: str) -> str:

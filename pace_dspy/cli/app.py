@@ -17,6 +17,7 @@ from pace_dspy.cli import (
     backends,
     batch,
     check,
+    compare,
     compile,
     data,
     demo,
@@ -48,6 +49,7 @@ app.command("check")(check.check)
 app.command("index")(index.index)
 app.command("run")(run.run)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compile")(compile.compile_)
 app.add_typer(data.app, name="data")

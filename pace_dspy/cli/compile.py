@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pace_dspy.backends.preflight import preflight
+from pace_dspy.cli.compile_progress import compile_progress
 from pace_dspy.cli.live import with_weights
 from pace_dspy.cli.options import (
     AsJson,
@@ -23,10 +25,21 @@ from pace_dspy.cli.options import (
 )
 from pace_dspy.cli.output import emit_json, say
 from pace_dspy.cli.render import print_summary
-from pace_dspy.optimization import OPTIMIZERS, STAGE_CHOICES, Budget, CompileSettings, prepare
+from pace_dspy.cli.run import DEFAULT_EXPERIMENT
+from pace_dspy.optimization import (
+    NO_OPTIMIZER,
+    OPTIMIZERS,
+    STAGE_CHOICES,
+    Budget,
+    CompileLog,
+    CompileSettings,
+    prepare,
+)
 from pace_dspy.optimization import run as run_compilation
 from pace_dspy.optimization.settings import OptimizerName
+from pace_dspy.tracking import Tracker
 
+_OPTIMIZER_HELP = f"{', '.join(OPTIMIZERS)}; {NO_OPTIMIZER} with --calibrate fits the threshold alone."
 _STAGES_HELP = f"{', '.join(STAGE_CHOICES)}; other predictors stay as they are."
 _BUDGET_HELP = "300calls (examples scored), 45min or 2usd; may be repeated, all hold."
 
@@ -38,7 +51,7 @@ def compile_(
             "--out", parser=a_path, metavar="PATH", help="Artifact folder, for example artifacts/compiled/NAME."
         ),
     ],
-    optimizer: Annotated[str, typer.Option("--optimizer", help=f"{', '.join(OPTIMIZERS)}.")],
+    optimizer: Annotated[str, typer.Option("--optimizer", help=_OPTIMIZER_HELP)],
     data: Data = "mini",
     stages: Annotated[str, typer.Option("--stages", help=_STAGES_HELP)] = "answerer",
     end_to_end: Annotated[
@@ -83,6 +96,13 @@ def compile_(
             show_default="artifacts/runs/compile-NAME",
         ),
     ] = None,
+    track: Annotated[
+        bool | None,
+        typer.Option("--track/--no-track", help="Log to MLflow.", show_default="on with --experiment, else off"),
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", help=f"MLflow experiment; {DEFAULT_EXPERIMENT} with --track alone.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, print the cost, stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -122,8 +142,15 @@ def compile_(
         for label, line in plan.items():
             say(f"{label}: {line}")
         preflight(compilation.lm, compilation.program)
-        result = run_compilation(compilation, say=say)
+        log = None
+        if track or (track is None and experiment is not None):
+            log = CompileLog(Tracker(experiment or DEFAULT_EXPERIMENT, on_trouble=say), compilation)
+        with log or nullcontext(), compile_progress(compilation, log.candidate if log else None) as watch:
+            result = run_compilation(compilation, watch)
+    tracked = log.finish(result) if log else None
+    if tracked:
+        say(f"logged to MLflow; the program is {tracked} (--program takes it)")
     if as_json:
-        emit_json(result.to_dict())
+        emit_json({**result.to_dict(), "tracked": tracked})
     else:
         print_summary(f"{optimizer} on {stages}, config {config}, backend {backend}", result.to_text())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +11,7 @@ from pace_dspy.artifacts import MANIFEST_NAME, PROGRAM_NAME, load_program, read_
 from pace_dspy.cli.options import AsJson
 from pace_dspy.cli.output import emit_json, show_line
 from pace_dspy.config import PaceMakerConfig
-from pace_dspy.optimization.snapshot import PredictorState, Snapshot, snapshot
+from pace_dspy.optimization.snapshot import PredictorState, Snapshot, changes, readable, snapshot
 
 app = typer.Typer(help="Compiled programs: what they say, and how two differ.", no_args_is_help=True)
 
@@ -29,7 +27,7 @@ def show(program: Folder, as_json: AsJson = False) -> None:
         return
     show_line(f"{program}: {origin(manifest)}")
     for name, part in state.items():
-        _section(f"{name} ({len(part.demos)} demos)", predictor_lines(part))
+        _section(f"{name} ({len(part.demos)} demos)", readable(part))
 
 
 @app.command("diff")
@@ -48,17 +46,7 @@ def diff(
         after = state
     else:
         before, after, names = state, read(second)[1], (str(first), str(second))
-    found = {
-        name: list(
-            difflib.unified_diff(
-                predictor_lines(before[name]) if name in before else [],
-                predictor_lines(after[name]) if name in after else [],
-                *names,
-                lineterm="",
-            )
-        )
-        for name in dict.fromkeys((*before, *after))
-    }
+    found = changes(before, after, names)
     if as_json:
         emit_json(found)
         return
@@ -105,14 +93,3 @@ def origin(manifest: dict[str, Any]) -> str:
 def plain(state: Snapshot) -> dict[str, Any]:
     """Return a state JSON-ready."""
     return {name: {"instructions": part.instructions, "demos": list(part.demos)} for name, part in state.items()}
-
-
-def predictor_lines(part: PredictorState) -> list[str]:
-    """Return a predictor's instructions and demos as text lines."""
-    lines = part.instructions.splitlines()
-    for number, demo in enumerate(part.demos, start=1):
-        lines.append(f"-- demo {number}")
-        for field, value in demo.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            lines += [f"[{field}]", *(f"  {line}" for line in text.splitlines())]
-    return lines

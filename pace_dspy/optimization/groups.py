@@ -18,8 +18,7 @@ from pace_dspy.optimization.metrics import STAGE_SCORES, Metric, score_of_progra
 from pace_dspy.optimization.settings import STAGE_CHOICES, CompileSettings, ScoreWeights
 from pace_dspy.optimization.stage_programs import alone, freeze, predictor_stages, up_to
 from pace_dspy.program import PaceMakerProgram
-from pace_dspy.retrieval import get_kb
-from pace_dspy.types import Candidate, FusedHit, PoolFact, Task, Trace
+from pace_dspy.types import Candidate, Dataset, FusedHit, PoolFact, Task, Trace
 
 END_TO_END = "end to end"
 _TOGETHER = (("planner", "views"), ("pre_filter",), ("second_look",), ("post_filter",), ("answerer",))
@@ -132,7 +131,7 @@ def make_traces(group: Group, program: PaceMakerProgram, sets: Sets, threads: in
     return dict(_run_all(part, (*sets.train, *sets.dev), threads))
 
 
-def recorded_traces(folder: Path, sets: Sets) -> dict[Key, Trace]:
+def recorded_traces(folder: Path, sets: Sets, dataset: Dataset) -> dict[Key, Trace]:
     """Read the fused lists and pools of a finished run, for the train and dev requests only.
 
     Raises:
@@ -144,10 +143,11 @@ def recorded_traces(folder: Path, sets: Sets) -> dict[Key, Trace]:
     store.close()
     if not rows:
         raise ConfigError(f"run folder {folder} has no finished request of the train or dev personas; run them first")
+    facts = {case.case_id: {fact.doc_id for fact in case.facts} for case in dataset.cases}
     traces = {}
     for row in rows:
         trace = _trace(row["case_id"], row["trace"])
-        known = set(get_kb(row["case_id"]).doc_ids)
+        known = facts[row["case_id"]]
         ids = [*(hit.doc_id for hit in trace.fused), *(fact.doc_id for fact in trace.pool)]
         unknown = [doc_id for doc_id in ids if doc_id not in known]
         if unknown:

@@ -11,18 +11,20 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pace_dspy.backends.adapter import PaceAdapter
 from pace_dspy.backends.usage import CallRecord, current_stage, request_log
-from pace_dspy.errors import BackendError, ReplyError, WindowError
+from pace_dspy.errors import BackendError, ConfigError, ReplyError, WindowError
 from pace_dspy.evaluation.store import write_atomic
 from pace_dspy.optimization.settings import Budget
 from pace_dspy.optimization.snapshot import kept_demos
 
 SPENT_NAME = "spent.json"
+
+T = TypeVar("T")
 
 
 class Stop(BaseException):
@@ -38,19 +40,28 @@ class Stop(BaseException):
         self.reason, self.error = reason, error
 
 
+class BudgetEnded(ConfigError):
+    """The budget ended before a program was scored once on dev."""
+
+
 class Spent:
     """What a compile run has paid so far, over all its starts. Written to ``spent.json`` after each paid call.
 
     Args:
         folder: The work folder.
         budget: Minutes and money over all starts.
+
+    Attributes:
+        share: Part of the budget, in (0, 1], that may be used up so far; the rest is left for what comes later.
     """
 
     def __init__(self, folder: Path, budget: Budget) -> None:
         self._path, self._budget, self._lock = folder / SPENT_NAME, budget, threading.Lock()
         before = json.loads(self._path.read_text(encoding="utf-8")) if self._path.is_file() else {}
         self._seconds_before: float = before.get("seconds", 0.0)
+        self.share = 1.0
         self._started = time.monotonic()
+        self._paused = 0.0
         self.usd: float = before.get("usd", 0.0)
         self.calls: int = before.get("calls", 0)
         self.prompt_tokens: int = before.get("prompt_tokens", 0)
@@ -58,8 +69,17 @@ class Spent:
 
     @property
     def seconds(self) -> float:
-        """Wall time of all starts."""
-        return self._seconds_before + time.monotonic() - self._started
+        """Wall time of all starts, without what was done in `paused`."""
+        return self._seconds_before + time.monotonic() - self._started - self._paused
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time of what is done inside: a slow tracking server must not use up the budget."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._paused += time.monotonic() - started
 
     def add(self, records: Iterable[CallRecord]) -> None:
         """Count paid calls and keep the sums on disk."""
@@ -73,10 +93,12 @@ class Spent:
 
     def reason(self) -> str | None:
         """Return why no further call may be paid, or ``None``."""
-        if self._budget.usd is not None and self.usd >= self._budget.usd:
-            return f"the budget of ${self._budget.usd:g} is used up"
-        if self._budget.minutes is not None and self.seconds >= self._budget.minutes * 60:
-            return f"the budget of {self._budget.minutes:g} minutes is used up"
+        usd, minutes = self._budget.usd, self._budget.minutes
+        part = "" if self.share >= 1 else f"{self.share:.0%} of "
+        if usd is not None and self.usd >= usd * self.share:
+            return f"{part}the budget of ${usd:g} is used up"
+        if minutes is not None and self.seconds >= minutes * 60 * self.share:
+            return f"{part}the budget of {minutes:g} minutes is used up"
         return None
 
     def to_dict(self) -> dict[str, float]:
@@ -91,10 +113,11 @@ class Meter:
     Args:
         spent: Sums of the whole compile run.
         metric_calls: Most examples scored; ``None`` for no limit.
+        on_score: Called with the number of examples scored so far, from any thread.
     """
 
-    def __init__(self, spent: Spent, metric_calls: int | None) -> None:
-        self.spent, self.limit = spent, metric_calls
+    def __init__(self, spent: Spent, metric_calls: int | None, on_score: Callable[[int], None] | None = None) -> None:
+        self.spent, self.limit, self._on_score = spent, metric_calls, on_score
         self.metric_calls = 0
         self.failed_proposals: Counter[str] = Counter()
         self.stopped: Stop | None = None
@@ -137,6 +160,8 @@ class Meter:
         with self._lock:
             if self.limit is None or self.metric_calls < self.limit:
                 self.metric_calls += 1
+                if self._on_score is not None:
+                    self._on_score(self.metric_calls)
                 return
         raise self.stop(f"the budget of {self.limit} metric calls is used up")
 
@@ -201,3 +226,18 @@ class MeteredAdapter(PaceAdapter):
                 return super()._attempt(*args, **kwargs)
             finally:
                 self.meter.spent.add(log.calls)
+
+
+def unstopped(work: Callable[[], T]) -> T:
+    """Return what ``work`` returns; a stop outside the optimizer becomes an error.
+
+    Raises:
+        PaceError: The failure behind the stop.
+        BudgetEnded: The budget ended before the program was scored once.
+    """
+    try:
+        return work()
+    except Stop as stop:
+        if stop.error is not None:
+            raise stop.error from stop
+        raise BudgetEnded(f"{stop.reason} before the program was scored once on dev; raise --budget") from stop

@@ -174,7 +174,8 @@ def check_metric(metric: Metric, example: dspy.Example, prediction: dspy.Predict
     try:
         value = metric(example, prediction, None)
     except Exception as exc:
-        raise ConfigError(f"metric {name} fails on an empty answer with {type(exc).__name__}: {exc}") from exc
+        answer = "an empty answer" if prediction.get("decision") is None else "a right answer"
+        raise ConfigError(f"metric {name} fails on {answer} with {type(exc).__name__}: {exc}") from exc
     checked_value(value, name)
 
 

@@ -93,6 +93,7 @@ class CompileResult:
         spent: Calls, tokens, seconds and money of all starts.
         changed: Whether program or threshold differ from before.
         program: The state file.
+        unreached: Groups left as they were, and the calibration left out, because the budget had ended.
     """
 
     groups: tuple[GroupResult, ...]
@@ -100,10 +101,12 @@ class CompileResult:
     spent: Mapping[str, float]
     changed: bool
     program: Path
+    unreached: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-ready."""
         return {
+            "unreached": list(self.unreached),
             "changed": self.changed,
             "program": str(self.program),
             "groups": [group.to_dict() for group in self.groups],
@@ -122,6 +125,8 @@ class CompileResult:
                 f"{before.conflict_recall:.3f} -> {after.conflict_recall:.3f}, over-refusal "
                 f"{before.over_refusal_rate:.3f} -> {after.over_refusal_rate:.3f} (fitted on these requests)"
             )
+        if self.unreached:
+            lines["not reached"] = f"{', '.join(self.unreached)}: the budget ended before; raise it and start again"
         lines["spent"] = (
             f"{self.spent['calls']:.0f} model calls, {self.spent['prompt_tokens']:,.0f} tokens read, "
             f"{self.spent['completion_tokens']:,.0f} written, {self.spent['seconds'] / 60:.1f} minutes, "

@@ -12,18 +12,22 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pace_dspy.errors import ConfigError
 
-OptimizerName = Literal["labeled", "bootstrap", "bootstrap-rs", "mipro", "gepa", "simba"]
-OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
+OptimizerName = Literal["labeled", "bootstrap", "bootstrap-rs", "mipro", "gepa", "simba", "none"]
+NO_OPTIMIZER: OptimizerName = "none"
+"""Leaves the prompts as they are; ``--calibrate`` alone fits the threshold."""
+OPTIMIZERS: tuple[OptimizerName, ...] = tuple(name for name in get_args(OptimizerName) if name != NO_OPTIMIZER)
 
 STAGE_CHOICES: dict[str, tuple[str, ...]] = {
     "all": ("planner", "views", "pre_filter", "second_look", "post_filter", "answerer"),
     "answerer": ("answerer",),
     "filters": ("pre_filter", "post_filter"),
+    "post-filter": ("post_filter",),
     "second-look": ("second_look",),
     "planner,views": ("planner", "views"),
 }
 """Values of ``--stages`` and the stages they mean. Stages that a config plays without a model are left out."""
 
+_GOLD_OUTPUTS = ("answerer", "filters", "post-filter")
 _BUDGET = re.compile(r"(\d+(?:\.\d+)?)\s*(calls?|min(?:utes)?|usd)?")
 
 
@@ -92,7 +96,7 @@ class CompileSettings:
     """What a user asked for; see ``pace-dspy compile --help`` for each field.
 
     Attributes:
-        optimizer: One of `OPTIMIZERS`.
+        optimizer: One of `OPTIMIZERS`, or `NO_OPTIMIZER`.
         stages: One of `STAGE_CHOICES`; the predictors of other stages stay as they are.
         end_to_end: Score whole requests instead of one stage on frozen inputs.
         recorded: Run folder whose traces give the candidate lists of the filters; else the program makes them.
@@ -139,8 +143,11 @@ class CompileSettings:
         Raises:
             ConfigError: Says which value, what is allowed, and what to do.
         """
-        if self.optimizer not in OPTIMIZERS:
-            raise ConfigError(f"unknown optimizer {self.optimizer!r}; optimizers: {', '.join(OPTIMIZERS)}")
+        if self.optimizer not in (*OPTIMIZERS, NO_OPTIMIZER):
+            raise ConfigError(
+                f"unknown optimizer {self.optimizer!r}; optimizers: {', '.join(OPTIMIZERS)}, and {NO_OPTIMIZER} to "
+                "calibrate only"
+            )
         if self.stages not in STAGE_CHOICES:
             raise ConfigError(f"unknown stages {self.stages!r}; stages: {', '.join(STAGE_CHOICES)}")
         for name in ("threads", "max_demos"):
@@ -150,7 +157,9 @@ class CompileSettings:
             raise ConfigError(f"n_distractors must be at least 0, received {self.n_distractors}")
         if self.refusal_cost is not None and not 0 < self.refusal_cost < math.inf:
             raise ConfigError(f"refusal_cost must be a number above 0, received {self.refusal_cost}")
-        if self.optimizer == "labeled" and (self.end_to_end or self.stages not in ("answerer", "filters")):
+        if self.optimizer == NO_OPTIMIZER and not self.calibrate:
+            raise ConfigError(f"optimizer {NO_OPTIMIZER} changes no prompt: add --calibrate, or choose another one")
+        if self.optimizer == "labeled" and (self.end_to_end or self.stages not in _GOLD_OUTPUTS):
             raise ConfigError(
                 "optimizer labeled needs gold outputs, which only the answerer and the filters have: use --stages "
                 "answerer or filters without --end-to-end, or another optimizer"

@@ -11,7 +11,6 @@ from typing import Any
 import dspy
 
 from pace_dspy.artifacts import load_program
-from pace_dspy.backends.adapter import PaceAdapter
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
 from pace_dspy.backends.overrides import own_settings, parse_settings
@@ -21,32 +20,19 @@ from pace_dspy.data.splits import Split
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.store import RunStore, write_atomic
 from pace_dspy.knowledge import open_cases
-from pace_dspy.optimization.budget import (
-    Cost,
-    OptimizerPlan,
-    Size,
-    calls_within,
-    check_backend_price,
-    demo_like,
-    estimate,
-    measure_call,
-    plan_optimizer,
-    prompt_cost,
-)
+from pace_dspy.optimization.cost import NOTHING, Cost, check_backend_price
 from pace_dspy.optimization.examples import Key, Sets, check_personas, request_sets
+from pace_dspy.optimization.forecast import Forecast, forecast, material_of
 from pace_dspy.optimization.groups import Group, groups_of, recorded_traces
 from pace_dspy.optimization.metrics import Metric, check_metric
 from pace_dspy.optimization.optimizers import check_installed, needs_prompt_model
-from pace_dspy.optimization.settings import Budget, CompileSettings
-from pace_dspy.optimization.stage_programs import predictor_stages
+from pace_dspy.optimization.settings import CompileSettings
 from pace_dspy.paths import writable_folder
-from pace_dspy.program import PaceMakerProgram
+from pace_dspy.program import PaceMakerProgram, as_pool
 from pace_dspy.retrieval import Embedder, make_embedder
 from pace_dspy.types import Dataset, Trace
 
 SETTINGS_NAME = "compile.json"
-_FRESH_CHARS = {"answerer": 1_100, "pre_filter": 1_900, "second_look": 1_900, "post_filter": 7_600}
-"""Typical characters of the facts a stage reads: 12, 20, 20 and 85 facts. Paper: median pool 85."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +47,11 @@ class Compilation:
         data_hash: Content hash of the data.
         lm: Model of the agents, with the run's reply cache.
         prompt_lm: Model that proposes, ``None`` when the optimizer needs none.
-        plans: Groups with the plan of each.
-        cost: Estimate for all of it.
+        forecasts: What will be done in each group of stages, and its cost.
         metric: Replaces the scores of the stages; ``None`` for ours.
         dataset: The whole dataset.
         embedder: A ready embedder, ``None`` for that of the settings.
-        recorded: Traces of a finished run, if given; read by `open_work`.
+        recorded: Traces of a finished run, if given.
     """
 
     settings: CompileSettings
@@ -76,22 +61,29 @@ class Compilation:
     data_hash: str
     lm: BackendLM
     prompt_lm: BackendLM | None
-    plans: tuple[tuple[Group, OptimizerPlan], ...]
-    cost: Cost
+    forecasts: tuple[Forecast, ...]
     metric: Metric | None
     dataset: Dataset
     embedder: Embedder | None = None
     recorded: Mapping[Key, Trace] | None = None
 
+    @property
+    def cost(self) -> Cost:
+        """Estimate for all of it."""
+        return sum((one.cost for one in self.forecasts), NOTHING)
+
     def describe(self) -> dict[str, str]:
         """Return label -> line: what will be done and what it costs, for the dry run."""
-        lines = {
-            group.name: f"{plan.expected} metric calls expected, at most {plan.metric_calls}; "
-            f"up to {plan.proposals} proposals"
-            for group, plan in self.plans
+        settings = self.settings
+        shown = {
+            one.group.name: f"{one.plan.expected} metric calls expected, at most {one.plan.metric_calls}; up to "
+            f"{one.plan.proposals} proposals; {one.cost.minutes:.0f} minutes"
+            for one in self.forecasts
+            if one.plan.metric_calls
         }
         sizes = f"{len(self.sets.train)} train and {len(self.sets.dev)} dev requests"
-        return {"optimizer": f"{self.settings.optimizer} on {sizes}", **lines, "cost": self.cost.to_text()}
+        calibrated = {"calibration": f"on {len(self.sets.dev)} dev requests"} if settings.calibrate else {}
+        return {"optimizer": f"{settings.optimizer} on {sizes}", **shown, **calibrated, "cost": self.cost.to_text()}
 
 
 def prepare(
@@ -137,10 +129,13 @@ def prepare(
     if settings.calibrate and not lm.profile.supports_logprobs:
         raise ConfigError(f"--calibrate needs token log-probabilities, which backend {lm.profile.name} does not give")
     _check_metrics(groups, sets, settings, metric)
-    check_backend_price(settings.budget, lm, *([prompt_lm] if prompt_lm else []))
-    plans, cost = _plans(groups, program, sets, settings, lm, prompt_lm)
+    prompt_profile = None if prompt_lm is None else prompt_lm.profile
+    check_backend_price(settings.budget, lm.profile, *([prompt_profile] if prompt_profile else []))
+    recorded = recorded_traces(settings.recorded, sets, data) if settings.recorded is not None else None
+    material = material_of(data, sets, recorded)
+    forecasts = forecast(groups, program, settings, material, lm.profile, prompt_profile)
     return Compilation(
-        settings, program, sets, split, data.content_hash, lm, prompt_lm, plans, cost, metric, data, embedder
+        settings, program, sets, split, data.content_hash, lm, prompt_lm, forecasts, metric, data, embedder, recorded
     )
 
 
@@ -148,10 +143,10 @@ def open_work(compilation: Compilation) -> Compilation:
     """Open the indexes of train and dev, and the work folder: new, or made by the same settings. Nothing is paid.
 
     Returns:
-        The run with its models on the reply cache of the folder, and the recorded traces.
+        The run with its models on the reply cache of the folder.
 
     Raises:
-        ConfigError: The folder belongs to another compile run (names what differs), or the recorded run does not fit.
+        ConfigError: The folder belongs to another compile run (names what differs).
     """
     settings, sets = compilation.settings, compilation.sets
     wanted = {example.case_id for example in (*sets.train, *sets.dev)}
@@ -161,7 +156,6 @@ def open_work(compilation: Compilation) -> Compilation:
         folder=settings.index,
         graph_k=compilation.program.config.retrieval.graph_k,
     )
-    recorded = recorded_traces(settings.recorded, sets) if settings.recorded is not None else None
     folder = compilation.settings.work_folder
     folder.mkdir(parents=True, exist_ok=True)
     path, now = folder / SETTINGS_NAME, identity(compilation)
@@ -181,7 +175,6 @@ def open_work(compilation: Compilation) -> Compilation:
         compilation,
         lm=_on_cache(lm, cache),
         prompt_lm=None if prompt_lm is None else _on_cache(prompt_lm, cache),
-        recorded=recorded,
     )
 
 
@@ -238,57 +231,19 @@ def _models(
 
 
 def _check_metrics(groups: tuple[Group, ...], sets: Sets, settings: CompileSettings, metric: Metric | None) -> None:
+    """Try the metric on made-up answers: none at all, and a right one."""
     if settings.weights.judge_pass and metric is None:
         raise ConfigError("weight judge_pass needs a judge: pass a metric that asks it, or set the weight to 0")
     example = sets.train[0]
-    trace = Trace(example.kb_id, example.reference_date)
+    trace, gold = Trace(example.kb_id, example.reference_date), tuple(example.gold_doc_ids)
     empty = dspy.Prediction(decision=None, response=None, evidence=(), cited=(), trace=trace, p_conflict=None)
+    right = empty.copy(
+        decision=example.label,
+        response=example.judgment or "It can be done.",
+        evidence=gold,
+        cited=gold,
+        trace=dataclasses.replace(trace, pool=as_pool(gold), evidence=gold),
+    )
     for group in groups:
-        check_metric(metric or group.metric(settings.weights), example, empty)
-
-
-def _plans(
-    groups: tuple[Group, ...],
-    program: PaceMakerProgram,
-    sets: Sets,
-    settings: CompileSettings,
-    lm: BackendLM,
-    prompt_lm: BackendLM | None,
-) -> tuple[tuple[tuple[Group, OptimizerPlan], ...], Cost]:
-    adapter, plans, total = PaceAdapter(), [], Cost(0, 0, 0, 0.0, 0.0)
-    demos = settings.optimizer != "gepa"
-    share = 1 / len(groups)
-    for group in groups:
-        calls = _call_sizes(group, program, sets, adapter, lm)
-        size = Size(len(sets.train), len(sets.dev), len(group.predictors), settings.max_demos)
-        whole = settings.budget
-        budget = Budget(
-            None if whole.metric_calls is None else int(whole.metric_calls * share),
-            None if whole.minutes is None else whole.minutes * share,
-            None if whole.usd is None else whole.usd * share,
-        )
-
-        def each(n: int, calls: Any = calls, n_dev: int = size.n_dev) -> Cost:
-            return estimate(lm, calls, n, max(1, n // n_dev), demos=demos)
-
-        plan = plan_optimizer(settings.optimizer, size, calls_within(budget, each))
-        plans.append((group, plan))
-        total = total + each(plan.expected)
-        if group.staged and group.name != "answerer" and settings.recorded is None:
-            total = total + each(size.n_train + size.n_dev)
-        if settings.calibrate and "answerer" in group.stages:
-            total = total + each(size.n_dev)
-        if prompt_lm is not None:
-            total = total + prompt_cost(prompt_lm, plan.proposal_calls)
-    return tuple(plans), total
-
-
-def _call_sizes(group: Group, program: PaceMakerProgram, sets: Sets, adapter: PaceAdapter, lm: BackendLM) -> list[Any]:
-    asked = group.stages if group.staged else tuple(dict.fromkeys(predictor_stages(group.student(program)).values()))
-    sizes = []
-    for stage in asked:
-        agent = getattr(program, stage)
-        facts = "x" * _FRESH_CHARS.get(stage, 200)
-        inputs = demo_like(sets.train[0], list(agent.predict.signature.input_fields), facts)
-        sizes.append(measure_call(lm, adapter, agent, inputs))
-    return sizes
+        for prediction in (empty, right):
+            check_metric(metric or group.metric(settings.weights), example, prediction)

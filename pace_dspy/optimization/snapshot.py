@@ -6,6 +6,7 @@ A demo keeps the fields of its signature and nothing else (no label, gold id or 
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,44 @@ def to_json(state: Snapshot) -> str:
     """Return a state as canonical JSON: equal states give equal texts."""
     plain = {name: {"instructions": part.instructions, "demos": list(part.demos)} for name, part in state.items()}
     return json.dumps(plain, ensure_ascii=False, sort_keys=True)
+
+
+def readable(part: PredictorState) -> list[str]:
+    """Return a predictor's instructions and demos as text lines."""
+    lines = part.instructions.splitlines()
+    for number, demo in enumerate(part.demos, start=1):
+        lines += [f"-- demo {number}", *demo_lines(demo)]
+    return lines
+
+
+def demo_lines(demo: Mapping[str, Any]) -> list[str]:
+    """Return a demo as text lines, one headed part a field."""
+    lines: list[str] = []
+    for field, value in demo.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines += [f"[{field}]", *(f"  {line}" for line in text.splitlines())]
+    return lines
+
+
+def changes(before: Snapshot, after: Snapshot, names: tuple[str, str]) -> dict[str, list[str]]:
+    """Return what one program says otherwise than another, as unified diff lines by predictor; empty where equal.
+
+    Args:
+        before: One program.
+        after: The other one.
+        names: What the two are called.
+    """
+    return {
+        name: list(
+            difflib.unified_diff(
+                readable(before[name]) if name in before else [],
+                readable(after[name]) if name in after else [],
+                *names,
+                lineterm="",
+            )
+        )
+        for name in dict.fromkeys((*before, *after))
+    }
 
 
 def kept_demos(signature: Any, demos: Iterable[Any]) -> tuple[dict[str, Any], ...]:

@@ -140,7 +140,7 @@ def test_an_outage_ends_the_run_as_an_error_and_it_can_be_continued(tmp_path):
 
 def test_a_metric_that_turns_bad_on_the_way_stops_the_run(tmp_path):
     def metric(example, prediction, trace=None):
-        return None if prediction.decision == "conflict" else 0.5
+        return None if prediction.response == "Looked at closely." else 0.5
 
     made, _ = compilation(tmp_path, "gepa", metric=metric)
     with pytest.raises(ConfigError, match="returned None"):
@@ -216,7 +216,7 @@ def test_a_budget_in_usd_stops_paying(tmp_path):
     made, lm = compilation(
         tmp_path, "bootstrap-rs", lm=scripted_lm(script(answerer=hinted), **priced), budget=Budget(usd=400.0)
     )
-    made.plans[0][1].__dict__["metric_calls"] = 10_000
+    made.forecasts[0].plan.__dict__["metric_calls"] = 10_000
     made.settings.__dict__["budget"] = Budget(usd=2.0)
     result = run(made)
     assert len(lm.engine.requests) <= 20

@@ -33,7 +33,7 @@ def test_each_optimizer_reaches_the_known_best_answerer(tmp_path, optimizer):
     assert (group.before, group.after) == pytest.approx((0.5 * 0.8 + 0.0, 1.0), abs=0.2)
     assert group.after == 1.0
     assert result.changed
-    assert group.metric_calls <= made.plans[0][1].metric_calls
+    assert group.metric_calls <= made.forecasts[0].plan.metric_calls
     assert group.decisions_before.rates.conflict_recall == 0.0
     assert group.decisions_after.rates.conflict_recall == 1.0
     saved = (tmp_path / "made" / "program.json").read_text()
