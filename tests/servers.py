@@ -18,6 +18,7 @@ STAGES = {
     signatures.PlanProbes: "planner",
     signatures.WriteCounterViews: "views",
     signatures.SelectSeeds: "pre_filter",
+    signatures.LookAgain: "second_look",
     signatures.SelectEvidence: "post_filter",
     signatures.DecideRequest: "answerer",
     signatures.SearchNotes: "react",
@@ -28,11 +29,13 @@ REPLIES = {
     "planner": {"cues": [{"direction": "time", "why": "another plan", "anchors": []}]},
     "views": {"queries": ["other plans on that day", "who cannot come"]},
     "pre_filter": {"keep": [1, 2, 3, 4, 5]},
+    "second_look": {"useful": [1, 2], "missing": []},
     "post_filter": {"selected": [2, 1]},
     "answerer": {"response": "It can be done. Nothing stands against it.", "cited": [1], "decision": "non_conflict"},
     "react": {"next_thought": "enough", "next_tool_name": "finish", "next_tool_args": {}},
     "judge": {"reason": "the same", "verdict": "PASS"},
 }
+USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
 
 @dataclass
@@ -43,22 +46,25 @@ class Fault:
         status: HTTP status of an error; 0 for none.
         retry_after: The header's value.
         hang_s: Seconds before anything is sent.
+        message: The error's text.
     """
 
     status: int = 0
     retry_after: str | None = None
     hang_s: float = 0.0
+    message: str = ""
 
 
 @dataclass
 class Call:
-    """One chat request as the server saw it."""
+    """One chat request as the server saw it; ``words`` counts those of all its messages."""
 
     at: float
     stage: str | None
     request: str
     status: int = 0
     answered_at: float = 0.0
+    words: int = 0
 
 
 @dataclass
@@ -69,6 +75,7 @@ class LoopbackServer:
         delay_s: Seconds every chat answer takes.
         fault: Called with each chat request; returns what goes wrong, ``None`` for an answer.
         replies: Reply by stage, or a function of the `Call`.
+        usage: Returns the tokens that an answer reports.
         calls: All chat requests, in order.
         embedded: Number of texts embedded.
     """
@@ -76,6 +83,7 @@ class LoopbackServer:
     delay_s: float = 0.0
     fault: Callable[[Call], Fault | None] = lambda call: None
     replies: dict = field(default_factory=lambda: dict(REPLIES))
+    usage: Callable[[Call], dict] = lambda call: USAGE
     calls: list[Call] = field(default_factory=list)
     embedded: int = 0
 
@@ -116,7 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path.endswith("/embeddings"):
             return self.embeddings(body)
-        call = Call(time.monotonic(), stage_of(body), section(body, "request"))
+        words = sum(len(str(message["content"]).split()) for message in body["messages"])
+        call = Call(time.monotonic(), stage_of(body), section(body, "request"), words=words)
         with self.owner.lock:
             self.owner.calls.append(call)
             fault = self.owner.fault(call)
@@ -124,15 +133,14 @@ class _Handler(BaseHTTPRequestHandler):
         if fault and fault.status:
             call.status, call.answered_at = fault.status, time.monotonic()
             headers = {"Retry-After": fault.retry_after} if fault.retry_after else {}
-            return self.send(fault.status, {"error": {"message": f"scripted {fault.status}"}}, headers)
+            return self.send(fault.status, {"error": {"message": fault.message or f"scripted {fault.status}"}}, headers)
         reply = self.owner.replies.get(call.stage)
         content = json.dumps(reply(call) if callable(reply) else reply)
         call.status, call.answered_at = 200, time.monotonic()
         message = {"role": "assistant", "content": content}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         answer = {"id": "x", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice]}
-        return self.send(200, {**answer, "usage": usage})
+        return self.send(200, {**answer, "usage": self.owner.usage(call)})
 
     def embeddings(self, body):
         vectors = self.owner.embedder.embed_documents(body["input"])

@@ -78,7 +78,7 @@ def get_profile(name: str, overrides: Mapping[str, Any] | None = None) -> Backen
     base, changes = PROFILES[name], dict(overrides or {})
     if unknown := [key for key in changes if key not in override_fields()]:
         raise ConfigError(f"backend {name}: unknown setting {unknown[0]!r}; known: {', '.join(override_fields())}")
-    changes = {key: None if str(value).lower() in {"none", "null"} else value for key, value in changes.items()}
+    changes = {key: None if _means_nothing(key, value) else value for key, value in changes.items()}
     if name == BATCH:
         base = batch_base(changes)
     elif "like" in changes:
@@ -155,6 +155,11 @@ def identity(profile: BackendProfile, connection: Connection | None = None) -> s
         return f"{model}@default address"
     parts = address_parts(address, f"backend {profile.name}: base_url")
     return f"{model}@{urlunsplit(parts._replace(netloc=parts.netloc.rpartition('@')[2]))}"
+
+
+def _means_nothing(setting: str, value: object) -> bool:
+    """Return whether a value stands for ``None``; ``schema_form=none`` is a form of its own."""
+    return str(value).lower() in ({"null"} if setting == "schema_form" else {"none", "null"})
 
 
 def _check_key(profile: BackendProfile, api_key: str | None) -> None:

@@ -85,6 +85,11 @@ def test_texts_from_the_command_line_are_converted() -> None:
     )
 
 
+def test_none_is_a_schema_form_and_elsewhere_nothing() -> None:
+    assert get_profile("vllm", {"schema_form": "none"}).schema_form == "none"
+    assert get_profile("vllm", {"temperature": "none"}).temperature is None
+
+
 def test_another_model_loses_the_prices_and_window_of_the_default_one() -> None:
     other = get_profile("openai", {"model": "gpt-5.9"})
     assert (other.price_prompt, other.price_completion, other.window) == (None, None, None)
