@@ -192,7 +192,7 @@ class Lab:
         key = (recipe.graph, recipe.knn_share, recipe.date_links, recipe.name_weight)
         if key not in self._graphs:
             days = self.times.day_keys if recipe.date_links else None
-            links = TermLinks.build(self.vocabulary, self.index.texts, date_keys=days, name_weight=recipe.name_weight)
+            links = TermLinks.build(self.vocabulary, date_keys=days, name_weight=recipe.name_weight)
             self._graphs[key] = FactGraph.build(recipe.graph, self.index.graph, links, knn_share=recipe.knn_share)
         return self._graphs[key]
 
@@ -387,14 +387,13 @@ def times(embedder: Any) -> None:
     facts = list(zip(index.doc_ids, texts, strict=True))
     found = [find_times(text, None, near=reference) for text in texts]
     vocabulary, time_index = Vocabulary.build(texts), TimeIndex(found)
-    links = TermLinks.build(vocabulary, texts, date_keys=time_index.day_keys)
+    links = TermLinks.build(vocabulary, date_keys=time_index.day_keys)
     graph = FactGraph.build("hybrid", index.graph, links)
     people = People.build(facts)
     for label, action in {
         "find_times of all facts": lambda: [find_times(text, None, near=reference) for text in texts],
         "Vocabulary.build": lambda: Vocabulary.build(texts),
-        "TermLinks.build": lambda: TermLinks.build(vocabulary, texts, date_keys=time_index.day_keys),
-        "TermLinks.repaired, one fact": lambda: links.repaired(removed=[5], added=[links.rows[5]]),
+        "TermLinks.build": lambda: TermLinks.build(vocabulary, date_keys=time_index.day_keys),
         "FactGraph.build": lambda: FactGraph.build("hybrid", index.graph, links),
         "People.build": lambda: People.build(facts),
         "constraint_strength of all facts": lambda: [constraint_strength(text) for text in texts],

@@ -79,7 +79,7 @@ class Play:
 
     def complete(self, request: Request) -> Response:
         """Remember the prompt and answer it."""
-        stage, system = current_stage(), str(request.system or "")
+        stage, system = str(current_stage()), str(request.system or "")
         user = "\n".join(message.text or "" for message in request.messages)
         shown = self.program.shown if any(f"[{name}]\n" in user for name in SECTIONS) else ()
         listed = shown[: sum(1 for line in user.splitlines() if _LINE.fullmatch(line))]
@@ -104,12 +104,13 @@ class Play:
         if prompt.stage == "views":
             return {"queries": [view.text for view in TemplateViews()(self.task, cues)[1:]]}
         numbers = self._chosen(prompt)
-        return {
+        replies: dict[str, dict[str, Any]] = {
             "pre_filter": {"keep": numbers},
             "second_look": {"useful": numbers, "missing": []},
             "post_filter": {"selected": numbers},
             "answerer": {"response": "It is as the notes say.", "cited": numbers[:1], "decision": "non_conflict"},
-        }[prompt.stage]
+        }
+        return replies[prompt.stage]
 
     def _chosen(self, prompt: Prompt) -> list[int]:
         """Return the numbers of the facts kept, found in the prompt by their labels."""

@@ -2,6 +2,9 @@
 
 A context belongs to one index (its content hash) and one month of reference dates: dates without a year in the facts
 are read near that month. It is found through the index, never held by a module.
+
+After a change of a living knowledge base the times and binding words of the facts that stayed are taken over; names,
+terms and links depend on all facts together and are made anew. The result is that of a build from nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +23,45 @@ from pace_dspy.entities import (
     FactGraph,
     GraphKind,
     People,
+    Reading,
     TermLinks,
     TimeIndex,
     Vocabulary,
     constraint_strength,
 )
 from pace_dspy.retrieval import KbIndex
-from pace_dspy.temporal import find_times
+from pace_dspy.temporal import TimeExpression, find_times
 
 ANCHOR_MAX_SHARE = 0.1
 """A word of the request that more than this share of the facts has says nothing about what a fact is about (ours)."""
 
 MAX_OPEN = 64
-_open: OrderedDict[tuple[str, dt.date, str | None], KbContext] = OrderedDict()
+VERSIONS = 2
+"""Contexts kept of one knowledge base: the newest facts, and those that a running request may still hold (ours)."""
+
+
+MIDDLE = 15
+"""Day of the month near which dates without a year are read, so that no request of a month decides it (ours)."""
+
+
+class _Key(NamedTuple):
+    kb_id: str
+    month: dt.date
+    persona: str | None
+    content_hash: str
+
+
+class FactRead(NamedTuple):
+    """What one fact says by itself: its times, and how many kinds of binding words it has."""
+
+    times: tuple[TimeExpression, ...]
+    strength: int
+
+
+FactKey = tuple[str, dt.date | None]
+"""Text and date of a fact."""
+
+_open: OrderedDict[_Key, KbContext] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -41,19 +72,24 @@ class KbContext:
     Attributes:
         people: Names and roles.
         vocabulary: Document frequencies of terms.
-        keys: Term keys of each fact.
         times: Times of each fact, as arrays.
         links: Links between facts that share rare terms, people or days.
         strengths: ``(n_facts,)`` float32, number of kinds of binding words in each fact, 0 to 3.
+        read: What each fact says by itself.
     """
 
     people: People
     vocabulary: Vocabulary
-    keys: tuple[frozenset[str], ...]
     times: TimeIndex
     links: TermLinks
     strengths: NDArray[np.float32]
+    read: Mapping[FactKey, FactRead] = field(repr=False)
     _graphs: dict[tuple[str, float], FactGraph] = field(default_factory=dict, repr=False)
+
+    @property
+    def keys(self) -> tuple[frozenset[str], ...]:
+        """Term keys of each fact."""
+        return self.vocabulary.rows
 
     def anchors(self, text: str) -> frozenset[str]:
         """Return the words of a request that the facts know and that few of them have."""
@@ -76,30 +112,55 @@ def context_of(kb: KbIndex, reference_date: dt.date, persona: str | None) -> KbC
         reference_date: Its month says how dates without a year are read.
         persona: The owner's name, which tells nothing and links nothing.
     """
-    key = (kb.content_hash, reference_date.replace(day=1), persona)
+    key = _Key(kb.kb_id, reference_date.replace(day=1), persona, kb.content_hash)
     with _lock:
         if key in _open:
             _open.move_to_end(key)
             return _open[key]
-    made = build_context(kb, reference_date, persona)
+        before = [_open[other] for other in _versions(key)]
+    made = build_context(kb, reference_date, persona, read=before[-1].read if before else {})
     with _lock:
         _open[key] = made
+        for other in _versions(key)[:-VERSIONS]:
+            del _open[other]
         while len(_open) > MAX_OPEN:
             _open.popitem(last=False)
     return made
 
 
-def build_context(kb: KbIndex, reference_date: dt.date, persona: str | None) -> KbContext:
-    """Build the context of a knowledge base; well under a second for 2,000 facts."""
-    times = TimeIndex(
-        [find_times(text, date, near=reference_date) for text, date in zip(kb.texts, kb.dates, strict=True)]
-    )
-    vocabulary = Vocabulary.build(kb.texts)
+def build_context(
+    kb: KbIndex, reference_date: dt.date, persona: str | None, *, read: Mapping[FactKey, FactRead] | None = None
+) -> KbContext:
+    """Build the context of a knowledge base; well under a second for 2,000 facts.
+
+    Args:
+        kb: The index.
+        reference_date: See `context_of`.
+        persona: See `context_of`.
+        read: Facts read before, near the same month.
+    """
+    known = read or {}
+    facts: list[FactKey] = list(zip(kb.texts, kb.dates, strict=True))
+    near = reference_date.replace(day=MIDDLE)
+    now = {fact: known.get(fact) or _read(fact, near) for fact in facts}
+    reading = Reading.of(kb.texts)
+    times = TimeIndex([now[fact].times for fact in facts])
+    vocabulary = Vocabulary.build(kb.texts, reading=reading)
     return KbContext(
-        people=People.build(list(zip(kb.doc_ids, kb.texts, strict=True)), persona),
+        people=People.build(list(zip(kb.doc_ids, kb.texts, strict=True)), persona, reading=reading),
         vocabulary=vocabulary,
-        keys=tuple(frozenset(vocabulary.keys(text)) for text in kb.texts),
         times=times,
-        links=TermLinks.build(vocabulary, kb.texts, date_keys=times.day_keys),
-        strengths=np.array([constraint_strength(text) for text in kb.texts], dtype=np.float32),
+        links=TermLinks.build(vocabulary, date_keys=times.day_keys),
+        strengths=np.array([now[fact].strength for fact in facts], dtype=np.float32),
+        read=now,
     )
+
+
+def _read(fact: FactKey, near: dt.date) -> FactRead:
+    text, date = fact
+    return FactRead(find_times(text, date, near=near), constraint_strength(text))
+
+
+def _versions(key: _Key) -> list[_Key]:
+    """Return the keys of all contexts of the same knowledge base, month and owner, least recently used first."""
+    return [other for other in _open if other[:3] == key[:3]]

@@ -2,7 +2,8 @@
 
 from pace_dspy.entities.channels import TimeIndex, people_channel
 from pace_dspy.entities.constraints import constraint_kinds, constraint_strength
-from pace_dspy.entities.links import Shared, TermLinks, rows_of
+from pace_dspy.entities.links import Shared, TermLinks
+from pace_dspy.entities.names import Reading
 from pace_dspy.entities.people import People, PersonMention
 from pace_dspy.entities.places import Term, Vocabulary
 from pace_dspy.entities.ppr import FactGraph, GraphKind, Reached
@@ -14,6 +15,7 @@ __all__ = [
     "People",
     "PersonMention",
     "Reached",
+    "Reading",
     "Shared",
     "Term",
     "TermLinks",
@@ -23,6 +25,5 @@ __all__ = [
     "constraint_strength",
     "evidence_scores",
     "people_channel",
-    "rows_of",
     "spread",
 ]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pace_dspy.entities.words import CALENDAR, STOP_WORDS, TITLES, Word, bare
+from pace_dspy.entities.words import CALENDAR, STOP_WORDS, TITLES, Word, bare, split_words
 
 _JOINERS = frozenset({"de", "da", "del", "der", "den", "di", "du", "la", "le", "van", "von", "al", "bin", "and", "of"})
 
@@ -33,6 +33,25 @@ class Span:
     def words(self) -> tuple[str, ...]:
         """The words of the key."""
         return tuple(self.key.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All facts split into words, with the names learnt from them: read once, used by people and vocabulary.
+
+    Attributes:
+        words: Tokens of each fact, in corpus order.
+        names: Tells capitalised names from sentence starts.
+    """
+
+    words: tuple[Sequence[Word], ...]
+    names: NameFinder
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Reading:
+        """Read facts."""
+        words = tuple(split_words(text) for text in texts)
+        return cls(words, NameFinder.build(words))
 
 
 class NameFinder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pace_dspy.entities.described import RoleBook
-from pace_dspy.entities.names import NameFinder, Span
+from pace_dspy.entities.names import NameFinder, Reading, Span
 from pace_dspy.entities.relations import Role, is_role_word, roles_in
 from pace_dspy.entities.words import TITLES, Word, fold, split_words, word_set
 
@@ -78,20 +78,23 @@ class People:
         self._with_part: dict[str, list[str]] = _by_part(known)
 
     @classmethod
-    def build(cls, facts: Sequence[tuple[str, str]], persona: str | None = None) -> People:
+    def build(
+        cls, facts: Sequence[tuple[str, str]], persona: str | None = None, *, reading: Reading | None = None
+    ) -> People:
         """Read the facts.
 
         Args:
             facts: ``(doc_id, text)`` in corpus order.
             persona: The owner's name; without it the name in most facts (at least a fifth of them) is the owner's.
+            reading: Their texts, read already.
         """
-        split = [split_words(text) for _, text in facts]
-        finder = NameFinder.build(split)
+        reading = reading or Reading.of(text for _, text in facts)
+        finder = reading.names
         written: dict[str, Counter[str]] = defaultdict(Counter)
         places: dict[str, dict[int, None]] = defaultdict(dict)
         votes: Counter[str] = Counter()
         roles: list[Role] = []
-        for position, words in enumerate(split):
+        for position, words in enumerate(reading.words):
             spans = finder.spans(words)
             for span in spans:
                 written[span.key][span.text] += 1

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pace_dspy.entities.names import NameFinder
+from pace_dspy.entities.names import NameFinder, Reading
 from pace_dspy.entities.words import STOP_WORDS, Word, split_words
 
 TermKind = Literal["name", "word", "pair"]
@@ -35,27 +35,32 @@ class Vocabulary:
     """Document frequencies of the terms of a knowledge base. Use `build`.
 
     Args:
-        n_docs: Facts counted.
-        doc_freqs: Facts that contain each key.
+        rows: Term keys of each fact, in corpus order.
+        name_keys: Keys that stand as a name in any fact.
         names: Tells capitalised names from sentence starts.
     """
 
-    def __init__(self, n_docs: int, doc_freqs: Mapping[str, int], names: NameFinder) -> None:
-        self.n_docs = n_docs
-        self.doc_freqs = doc_freqs
-        self.names = names
+    def __init__(self, rows: Sequence[frozenset[str]], name_keys: frozenset[str], names: NameFinder) -> None:
+        self.rows, self.name_keys, self.names = tuple(rows), name_keys, names
+        self.n_docs = len(self.rows)
+        self.doc_freqs: Mapping[str, int] = dict(Counter(key for row in self.rows for key in row))
 
     @classmethod
-    def build(cls, texts: Sequence[str]) -> Vocabulary:
+    def build(cls, texts: Sequence[str], *, reading: Reading | None = None) -> Vocabulary:
         """Count the terms of all facts.
 
         Args:
             texts: Facts in corpus order, none included.
+            reading: The same facts, read already.
         """
-        split = [split_words(text) for text in texts]
-        names = NameFinder.build(split)
-        counts = Counter(key for words in split for key in _keys(words, names))
-        return cls(len(texts), dict(counts), names)
+        reading = reading or Reading.of(texts)
+        rows: list[frozenset[str]] = []
+        name_keys: set[str] = set()
+        for words in reading.words:
+            found = _keys(words, reading.names)
+            rows.append(frozenset(found))
+            name_keys.update(key for key, kind in found.items() if kind == "name")
+        return cls(rows, frozenset(name_keys), reading.names)
 
     def idf(self, key: str) -> float:
         """Return ``ln((n + 1) / (doc_freq + 1))`` of a folded key; ``ln(n + 1)`` for an unknown one."""

@@ -1,11 +1,11 @@
-"""Term links: hand-worked weights, hubs, repair, and a pair loop as independent reference."""
+"""Term links: hand-worked weights, hubs, and a pair loop as independent reference."""
 
 import math
 
 import numpy as np
 import pytest
 
-from pace_dspy.entities import Shared, TermLinks, Vocabulary, rows_of
+from pace_dspy.entities import Shared, TermLinks, Vocabulary
 
 ROWS = [frozenset("ab"), frozenset("a"), frozenset("bc"), frozenset("c"), frozenset("z")]
 
@@ -50,7 +50,7 @@ def test_a_name_links_more_than_a_word_as_rare():
     assert links.matrix[0, 2] == pytest.approx(math.log(2) ** 2 / 2)
     assert TermLinks(ROWS, names=frozenset("a"), name_weight=1.0).matrix[0, 1] == links.matrix[0, 2]
     texts = ["The bell rang for Milan.", "A bell, said Milan.", "Rain.", "Snow."]
-    first, second = TermLinks.build(Vocabulary.build(texts), texts).shared(0, 1)
+    first, second = TermLinks.build(Vocabulary.build(texts)).shared(0, 1)
     assert (first.key, second.key) == ("milan", "bell")
     assert first.weight == pytest.approx(6 * second.weight)
     with pytest.raises(ValueError, match="name_weight must be a positive number, received 0"):
@@ -72,26 +72,15 @@ def test_equal_to_a_loop_over_pairs():
     np.testing.assert_allclose(TermLinks(rows).matrix.toarray(), by_pairs(rows, 10), rtol=1e-5, atol=1e-7)
 
 
-def test_repair_equals_a_new_build():
-    repaired = TermLinks(ROWS).repaired(removed=[1, 4], added=[frozenset("az"), frozenset("z")])
-    fresh = TermLinks([ROWS[0], ROWS[2], ROWS[3], frozenset("az"), frozenset("z")])
-    assert repaired.rows == fresh.rows
-    assert repaired.keys == fresh.keys
-    np.testing.assert_array_equal(repaired.matrix.toarray(), fresh.matrix.toarray())
-    assert repaired.matrix[0, 3] > 0  # a joins the first fact and the new one
-    named = TermLinks(ROWS, names=frozenset("c")).repaired(added=[frozenset("z")], names=frozenset("z"))
-    assert named.names == {"c", "z"}
-
-
 def test_same_day_links_facts_without_a_common_word():
     texts = ["Kayo sings.", "A boat sinks.", "Rain falls."]
     days = [frozenset({"2026-03-18"}), frozenset({"2026-03-18", "2026-03-19"}), frozenset()]
-    links = TermLinks.build(Vocabulary.build(texts), texts, date_keys=days)
+    links = TermLinks.build(Vocabulary.build(texts), date_keys=days)
     assert links.shared(0, 1)[0].key == "@2026-03-18"
     assert links.matrix.nnz == 2
-    assert TermLinks.build(Vocabulary.build(texts), texts).matrix.nnz == 0
-    with pytest.raises(ValueError, match="3 texts but 1 date_keys"):
-        rows_of(Vocabulary.build(texts), texts, days[:1])
+    assert TermLinks.build(Vocabulary.build(texts)).matrix.nnz == 0
+    with pytest.raises(ValueError, match="3 facts but 1 date_keys"):
+        TermLinks.build(Vocabulary.build(texts), date_keys=days[:1])
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])

@@ -34,7 +34,7 @@ def test_any_text(texts, request_text, persona):
     assert people_channel(people, request_text, np.zeros(n, dtype=np.float32)) == sorted(
         people_channel(people, request_text, np.zeros(n, dtype=np.float32))
     )
-    links = TermLinks.build(vocabulary, texts)
+    links = TermLinks.build(vocabulary)
     matrix = links.matrix.toarray()
     np.testing.assert_array_equal(matrix, matrix.T)
     assert (matrix >= 0).all()

@@ -1,8 +1,11 @@
 """The prefilter (ours): which facts of the pool the post-hop filter reads, and what that costs in the funnel."""
 
 import datetime as dt
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from hash_embedder import HashEmbedder
 from program_helpers import ask
 from run_folder import make_run
 from scripted import GOOD, prompt_of
@@ -13,8 +16,10 @@ from pace_dspy.evaluation.estimate import pool_size
 from pace_dspy.evaluation.funnel import funnel_of
 from pace_dspy.evaluation.provenance import RunManifest, differences
 from pace_dspy.evaluation.store import RunStore, read_manifest
+from pace_dspy.kb_context import context_of
+from pace_dspy.retrieval import KbIndex
 from pace_dspy.steps import prefilter
-from pace_dspy.types import FusedHit, Look, PoolFact, Trace
+from pace_dspy.types import Fact, FusedHit, Look, PoolFact, Task, Trace
 
 DAY = dt.date(2026, 3, 18)
 
@@ -23,40 +28,61 @@ def trace(pool, fused=(), **more):
     return Trace("kb", DAY, fused=tuple(FusedHit(doc_id, score) for doc_id, score in fused), pool=tuple(pool), **more)
 
 
-# seeds a and c; the walk reaches e (fused, score 0.3), f (hop 1), g (hop 2), d (hop 2, fused, 0.4)
-BREADTH = trace(
-    [PoolFact(*pair) for pair in [("a", 0), ("c", 0), ("e", 1), ("f", 1), ("g", 2), ("d", 2)]],
-    fused=[("a", 0.9), ("d", 0.4), ("e", 0.3), ("c", 0.2)],
-)
+# f0 is the only seed; f1 to f9 say nothing about it, f10 and f11 share its rare name, f11 at a farther hop
+KB_TEXTS = [
+    "Dinner with Quillon at the quay.",
+    *[f"Chair number {n} stands in the hall." for n in range(9)],
+    "Quillon eats no venison.",
+    "Quillon sails on Friday.",
+]
+TASK = Task("Dinner with Quillon", DAY, "story")
 
 
-@pytest.mark.parametrize(
-    ("keep", "kept"),
-    [
-        (0, ""),  # off
-        (1, "a"),
-        (2, "ac"),  # a seed was chosen by an agent: before d and e, whatever their scores
-        (3, "acd"),
-        (4, "aced"),  # the pool's own order
-        (5, "acefd"),  # f before g: hop 1 before hop 2
-        (6, "acefgd"),
-        (99, "acefgd"),
-    ],
-)
-def test_a_breadth_first_pool_is_cut_by_seeds_score_and_hop(keep, kept):
-    assert "".join(prefilter(BREADTH, keep).prefiltered) == kept
+@pytest.fixture
+def story():
+    return KbIndex.build("story", [Fact(f"f{n}", text) for n, text in enumerate(KB_TEXTS)], HashEmbedder())
 
 
-def test_a_pagerank_pool_is_cut_as_it_is_ranked():
+def breadth(order="0 1 2 3 4 5 6 7 8 10 11"):
+    ids = [f"f{n}" for n in order.split()]
+    hops = [0, *[1] * (len(ids) - 2), 2]
+    pool = [PoolFact(doc_id, hop) for doc_id, hop in zip(ids, hops, strict=True)]
+    return trace(pool, fused=[("f0", 0.9), ("f1", 0.1)], seeds=("f0",))
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(0, ""), (1, "f0"), (3, "f0 f10 f11"), (11, None), (99, None)])
+def test_what_the_seeds_are_linked_to_is_kept_whatever_its_hop(story, keep, kept):
+    reached = breadth()
+    found = prefilter(TASK, story, reached, keep).prefiltered
+    assert found == (tuple(kept.split()) if kept is not None else tuple(fact.doc_id for fact in reached.pool))
+
+
+def test_the_pool_keeps_its_order(story):
+    assert prefilter(TASK, story, breadth("11 5 10 4 0"), 3).prefiltered == ("f11", "f10", "f0")
+
+
+def test_the_rank_is_that_of_a_pagerank_walk(story):
+    reached, graph = breadth(), context_of(story, DAY, None).graph("hybrid", story, 0.2)
+    prior = np.exp(0.4 * context_of(story, DAY, None).strengths).astype(np.float32)
+    walked = graph.walk({0: 0.9, 1: 0.1}, 12, prior=prior, damping=0.5, second=0.5)
+    in_pool = [f"f{fact.position}" for fact in walked if f"f{fact.position}" != "f9"]
+    for keep in range(1, 8):
+        assert set(prefilter(TASK, story, reached, keep).prefiltered) == set(in_pool[:keep])
+
+
+def test_a_pagerank_pool_is_cut_as_it_is_ranked(story):
     ranked = trace([PoolFact("x", 1, 0.5), PoolFact("a", 0, 0.4), PoolFact("y", 1, 0.3)], fused=[("a", 0.9)])
-    assert prefilter(ranked, 2).prefiltered == ("x", "a")
+    assert prefilter(TASK, story, ranked, 2).prefiltered == ("x", "a")
 
 
-def test_the_last_pool_is_cut():
-    looked = trace(BREADTH.pool, looks=(Look((), ("q",), (), (PoolFact("z", 0), PoolFact("a", 1))), Look(("a",))))
-    assert prefilter(looked, 1).prefiltered == ("z",)
-    assert [fact.doc_id for fact in prefilter(looked, 1).offered] == ["z"]
-    assert [fact.doc_id for fact in looked.offered] == ["z", "a"]
+def test_the_last_pool_is_cut(story):
+    looked = breadth()
+    after = tuple(PoolFact(f"f{n}", 0) for n in (3, 11, 0))
+    looked = replace(looked, looks=(Look((), ("q",), (), after), Look(("f0",))))
+    cut = prefilter(TASK, story, looked, 2)
+    assert cut.prefiltered == ("f11", "f0")
+    assert [fact.doc_id for fact in cut.offered] == ["f11", "f0"]
+    assert [fact.doc_id for fact in looked.offered] == ["f3", "f11", "f0"]
 
 
 def shown(lm, stage):
@@ -87,17 +113,17 @@ def test_off_is_the_paper(kb):
         PaceMakerConfig.parse({"agents": {"post_hop_prefilter": -1}})
 
 
-def test_the_funnel_names_what_the_prefilter_lost():
-    cut = prefilter(BREADTH, 4).to_dict() | {"seeds": ["a", "c"], "evidence": ["a"]}  # a c e d, then a
-    funnel = funnel_of(cut, "adg", None)
+def test_the_funnel_names_what_the_prefilter_lost(story):
+    cut = prefilter(TASK, story, breadth(), 3).to_dict() | {"evidence": ["f0"]}  # f0 f10 f11, then f0
+    funnel = funnel_of(cut, ["f0", "f10", "f5"], None)
     assert {fate.doc_id: fate.lost_at for fate in funnel.fates} == {
-        "a": "in_evidence",
-        "d": "post_filter",
-        "g": "prefilter",
+        "f0": "in_evidence",
+        "f10": "post_filter",
+        "f5": "prefilter",
     }
     stage = funnel.stage("prefilter")
     assert (stage.n_offered, stage.n_kept, stage.recall) == (3, 2, pytest.approx(2 / 3))
-    assert funnel_of(BREADTH, "adg", None).stage("prefilter") is None
+    assert funnel_of(breadth(), ["f0"], None).stage("prefilter") is None
 
 
 def test_a_run_of_before_the_setting_is_continued(tmp_path):
