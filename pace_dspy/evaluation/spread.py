@@ -2,7 +2,7 @@
 
 The driver plans, shards, keeps the limits, tracks and writes the run store; each worker is one Ray actor
 (`pace_dspy.evaluation.worker.Worker`). The cluster is the one at ``RAY_ADDRESS``, or one of this machine alone that
-lives as long as the run and listens on loopback.
+lives as long as the run and serves only who has the random token of this process.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import contextlib
 import importlib.util
 import logging
 import os
+import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +32,7 @@ from pace_dspy.evaluation.store import RunStore
 from pace_dspy.evaluation.worker import Done, Worker, WorkerSpec
 from pace_dspy.types import Case
 
-ADDRESS_ENV = "RAY_ADDRESS"
+ADDRESS_ENV, AUTH_ENV = "RAY_ADDRESS", "RAY_AUTH_MODE"
 PLACED_WITHIN_S = 120.0
 """Longest wait for a place in the cluster and for the worker's process to start. Ours."""
 _REACHED_WITHIN_S = 5.0
@@ -196,7 +198,7 @@ def cluster(n_workers: int | None) -> Iterator[tuple[int, int]]:
         ConfigError: There is none at ``RAY_ADDRESS``, or it cannot be started.
     """
     require_ray()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to Ray's makers
+    _set_up()
     import ray
 
     ours = not ray.is_initialized()
@@ -210,6 +212,17 @@ def cluster(n_workers: int | None) -> Iterator[tuple[int, int]]:
             ray.shutdown()
 
 
+def _set_up() -> None:
+    """Set what Ray reads when it is imported: nothing goes to its makers; a cluster of our own asks for a token.
+
+    A process that has imported Ray before us gets Ray's own default, a token in a file of the user's.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    chosen = os.environ.get(ADDRESS_ENV, "").strip() or AUTH_ENV in os.environ or "ray" in sys.modules
+    if not chosen:
+        os.environ |= {AUTH_ENV: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
 def _connect(n_workers: int | None) -> None:
     import ray
 
@@ -219,7 +232,6 @@ def _connect(n_workers: int | None) -> None:
         "num_cpus": max(os.cpu_count() or 1, n_workers or 1),
         "object_store_memory": OBJECT_STORE_BYTES,
         "include_dashboard": False,
-        "_node_ip_address": "127.0.0.1",
     }
     main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM) if main else None

@@ -4,16 +4,19 @@ import json
 import os
 import re
 import signal
+from importlib.util import find_spec
 
 import pytest
 from servers import LoopbackServer
 
-pytest.importorskip("ray", reason="needs the extra ray")
-
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.flight import Limits
 from pace_dspy.evaluation.plan import RunSettings, prepare
+from pace_dspy.evaluation.recording import Recording
+from pace_dspy.evaluation.run_card import sampled
 from pace_dspy.retrieval import clear_kbs
+
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def rows_without_times(plan):
     return [json.dumps(row, sort_keys=True) for row in rows]
 
 
-def run(settings, folder, on_row=None, notes=None):
+def run(settings, folder, on_row=None, notes=None, spans=None):
     """Run and return (rows without times, outcome, keys in the order in which their rows were committed)."""
     plan, committed = prepare(settings, folder, on_note=(notes if notes is not None else []).append), []
 
@@ -54,14 +57,14 @@ def run(settings, folder, on_row=None, notes=None):
         if on_row is not None:
             on_row(len(committed))
 
-    outcome = plan.run(Limits(), seen)
+    outcome = plan.run(Limits(), seen, Recording(0.3, spans.append) if spans is not None else None)
     return rows_without_times(plan), outcome, committed
 
 
 def test_two_workers_one_killed_give_the_rows_of_the_thread_run(server, tmp_path):
     expected, _, _ = run(settings_for(server, tmp_path), tmp_path / "threads")
     assert len(expected) == 90
-    notes = []
+    notes, spans = [], []
 
     def kill_one(done):
         pids = re.findall(r"pid (\d+) on", notes[0])
@@ -71,10 +74,12 @@ def test_two_workers_one_killed_give_the_rows_of_the_thread_run(server, tmp_path
             os.kill(int(pids[1]), signal.SIGKILL)
 
     settings = settings_for(server, tmp_path, executor="ray", concurrency=4)
-    rows, outcome, committed = run(settings, tmp_path / "ray", kill_one, notes)
+    rows, outcome, committed = run(settings, tmp_path / "ray", kill_one, notes, spans)
     assert rows == expected
     assert (outcome.done, outcome.failed, outcome.stopped) == (90, 0, None)
     assert len(committed) == len(set(committed)) == 90
+    recorded = [(one.request.case_id, one.request.query_id) for one in spans]
+    assert sorted(recorded) == sorted(key for key in committed if sampled(*key, 0.3))
     assert notes[0].startswith("2 Ray workers ready in ")
     assert len(notes) == 2, notes
     assert re.match(r"worker pid \d+ on .* was lost \(.*\): pid \d+ on .* takes its place", notes[1])
