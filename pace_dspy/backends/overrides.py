@@ -1,7 +1,8 @@
 """Changing single fields of a backend profile: ``--set KEY=VALUE`` and the ``[backend]`` table of a config file.
 
-A plain key belongs to the command's own model (``--backend``; for ``evaluate`` the judge); a key that begins with
-``answer.`` to the answerer. So ``--set temperature=0.7 --set answer.model=gpt-5.4`` is, in a TOML config file::
+A plain key belongs to the command's own model (``--backend``); a key that begins with ``answer.`` to the answerer.
+Judges have settings of their own (``--judge-set``, ``--second-judge-set``). So ``--set temperature=0.7
+--set answer.model=gpt-5.4`` is, in a TOML config file::
 
     [backend]
     temperature = 0.7
@@ -21,8 +22,12 @@ from pace_dspy.errors import ConfigError
 ANSWER_PREFIX = "answer."
 
 
-def parse_settings(items: Sequence[str]) -> dict[str, str]:
+def parse_settings(items: Sequence[str], source: str = "--set") -> dict[str, str]:
     """Return ``KEY=VALUE`` texts as a mapping; of repeats the last holds.
+
+    Args:
+        items: The texts.
+        source: Where they come from, for messages.
 
     Raises:
         ConfigError: Not of that form, or an unknown key; the message lists the known ones.
@@ -31,9 +36,24 @@ def parse_settings(items: Sequence[str]) -> dict[str, str]:
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"--set takes KEY=VALUE, such as --set temperature=0.2 (received {_key_only(item)!r})")
+            raise ConfigError(
+                f"{source} takes KEY=VALUE, such as {source} temperature=0.2 (received {_key_only(item)!r})"
+            )
         settings[key.strip()] = value.strip()
-    return check_settings(settings, "--set")
+    return check_settings(settings, source)
+
+
+def parse_own_settings(items: Sequence[str], source: str) -> dict[str, str]:
+    """Return the settings of a model beside which there is no answerer, such as a judge.
+
+    Raises:
+        ConfigError: As `parse_settings`, or a key for the answerer.
+    """
+    settings = parse_settings(items, source)
+    for key in settings:
+        if key.startswith(ANSWER_PREFIX):
+            raise ConfigError(f"{source} {key}: {ANSWER_PREFIX} settings are for the answerer of a run")
+    return settings
 
 
 def flatten(table: object, source: str = "config") -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,12 +10,12 @@ import typer
 
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
-from pace_dspy.backends.overrides import own_settings, parse_settings
+from pace_dspy.backends.overrides import parse_own_settings
 from pace_dspy.backends.preflight import preflight
 from pace_dspy.batch.files import FOLDER_NAME
 from pace_dspy.batch.rounds import judge_role, open_rounds, require_batch
 from pace_dspy.cli.live import with_weights
-from pace_dspy.cli.options import AsJson, BackendSettings, BatchDir, a_path
+from pace_dspy.cli.options import AsJson, BatchDir, a_path
 from pace_dspy.cli.output import abandon, counting, emit_json, say
 from pace_dspy.cli.render import print_summary
 from pace_dspy.cli.rounds import show_rounds
@@ -33,7 +34,19 @@ def evaluate(
     second_judge: Annotated[
         str | None, typer.Option("--second-judge", help="Another backend that judges too, for the agreement.")
     ] = None,
-    backend_settings: BackendSettings = None,
+    judge_set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge-set",
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a field of the judge's profile (model, base_url, temperature, ...); may be repeated.",
+        ),
+    ] = None,
+    second_judge_set: Annotated[
+        list[str] | None,
+        typer.Option("--second-judge-set", metavar="KEY=VALUE", help="The same for the second judge."),
+    ] = None,
     human: Annotated[
         Path | None,
         typer.Option(
@@ -61,7 +74,7 @@ def evaluate(
         judged = limit or labels.kind == "verdict"
         require_match(labels, [job.key for job in found.jobs] if judged else map(key_of, rows), human)
     with with_weights():
-        judges = _judges(judge_backend, second_judge, parse_settings(backend_settings or ()), cache)
+        judges = _judges((judge_backend, judge_set or []), (second_judge, second_judge_set or []), cache)
         require_batch(open_rounds(batch or run / FOLDER_NAME, [(judge_role(lm), lm) for lm in judges]), batch)
         for lm in judges:
             preflight(lm, Judge())
@@ -109,13 +122,21 @@ def execute(
     return outcome
 
 
-def _judges(first: str, second: str | None, settings: dict[str, str], use_cache: bool) -> list[BackendLM]:
+def _judges(
+    first: tuple[str, Sequence[str]], second: tuple[str | None, Sequence[str]], use_cache: bool
+) -> list[BackendLM]:
     cache = ReplyCache() if use_cache else None
-    judges = [make_lm(first, own_settings(settings), reply_cache=cache)]
-    if second is not None:
-        judges.append(make_lm(second, reply_cache=cache))
+    judges = [make_lm(first[0], parse_own_settings(first[1], "--judge-set"), reply_cache=cache)]
+    name, settings = second
+    if name is None and settings:
+        raise ConfigError("--second-judge-set needs --second-judge")
+    if name is not None:
+        judges.append(make_lm(name, parse_own_settings(settings, "--second-judge-set"), reply_cache=cache))
         if judge_identity(judges[0]) == judge_identity(judges[1]):
-            raise ConfigError(f"--second-judge {second} is the first judge again; give a backend with another model")
+            raise ConfigError(
+                f"--second-judge {name} is the first judge again; give a backend with another model, or another one "
+                "with --second-judge-set model=NAME"
+            )
     return judges
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pace_dspy.backends.overrides import answer_settings, own_settings, parse_settings
 from pace_dspy.backends.profiles import BackendProfile, get_profile
 from pace_dspy.config import PaceMakerConfig
+from pace_dspy.evaluation.entries import BackendEntry
 from pace_dspy.evaluation.grid import Cell
 from pace_dspy.evaluation.plan import NO_BACKEND
 from pace_dspy.evaluation.scores import Row
@@ -94,7 +96,7 @@ def estimate(
     data: Dataset,
     measured: Measured | None = None,
     *,
-    judges: Sequence[str] = (),
+    judges: Sequence[BackendEntry] = (),
 ) -> Estimate:
     """Estimate one cell.
 
@@ -103,14 +105,14 @@ def estimate(
         requests: Its requests.
         data: Where the facts are.
         measured: Means a stage, from `measure`; without it, the constants above.
-        judges: Backend profiles that judge every answer.
+        judges: Who judges every answer.
     """
     if cell.settings.backend == NO_BACKEND or not requests:
         return Estimate(len(requests), 0, 0, 0, 0.0, 0.0, {})
-    profile = get_profile(cell.settings.backend)
-    answer = get_profile(cell.settings.answer_backend) if cell.settings.answer_backend else profile
-    asked = {"answerer": answer} | {f"judge {name}": get_profile(name) for name in judges}
-    stages = _stages(cell, requests, data, answer) | {f"judge {name}": _one("judge", 0.0, cell) for name in judges}
+    profile, answer = cell_profiles(cell)
+    asked = {"answerer": answer} | {f"judge {judge.label}": judge.profile() for judge in judges}
+    stages = _stages(cell, requests, data, answer)
+    stages |= {f"judge {judge.label}": _one("judge", 0.0, cell) for judge in judges}
     known, n = measured or {}, len(requests)
     calls = read = wrote = seconds = 0.0
     prices: list[float | None] = []
@@ -122,6 +124,19 @@ def estimate(
     cost = None if any(price is None for price in prices) else sum(price or 0.0 for price in prices)
     basis = {stage: "measured" if stage in known else "assumed" for stage in stages}
     return Estimate(n, calls, read, wrote, cost, seconds, basis)
+
+
+def cell_profiles(cell: Cell) -> tuple[BackendProfile, BackendProfile]:
+    """Return the profile of all agents and that of the answerer, with the settings of the run.
+
+    Raises:
+        ConfigError: Unknown backend or setting.
+    """
+    backend, answerer = cell.settings.backend, cell.settings.answer_backend
+    settings = parse_settings(cell.settings.backend_settings)
+    profile = get_profile(backend, own_settings(settings))
+    its_own = answer_settings(settings, other_backend=answerer is not None)
+    return profile, get_profile(answerer or backend, its_own) if answerer or its_own else profile
 
 
 def measure(rows: Iterable[Row]) -> dict[str, StageEstimate]:

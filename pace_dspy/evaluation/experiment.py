@@ -11,20 +11,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pace_dspy.errors import ConfigError, PaceError
-from pace_dspy.evaluation.estimate import StageEstimate, estimate, measure
+from pace_dspy.errors import BackendError, ConfigError, PaceError, WindowError
+from pace_dspy.evaluation.experiment_dry_run import dry_run
 from pace_dspy.evaluation.experiment_judge import judge_plan, make_judges
 from pace_dspy.evaluation.experiment_options import ExperimentOptions, parse_options
-from pace_dspy.evaluation.experiment_tables import CellResult, estimate_table, results_table, sweep_tables
+from pace_dspy.evaluation.experiment_tables import CellResult, problem_table, results_table, sweep_tables
 from pace_dspy.evaluation.flight import Limits, Outcome
 from pace_dspy.evaluation.grid import Cell, Grid, load_grid, make_cells, write_configs
 from pace_dspy.evaluation.judge_report import JudgeReport
-from pace_dspy.evaluation.plan import Plan, chosen_jobs, prepare, select_data
+from pace_dspy.evaluation.plan import NO_BACKEND, Plan, chosen_jobs, prepare, select_data, unfinished
 from pace_dspy.evaluation.provenance import git_commit
 from pace_dspy.evaluation.run_log import RunLog
-from pace_dspy.evaluation.store import MANIFEST_NAME, RunStore, write_atomic
+from pace_dspy.evaluation.store import write_atomic
 from pace_dspy.tracking import Tracker
+
+if TYPE_CHECKING:
+    from pace_dspy.evaluation.report import Report
 
 MAX_TRAILS_IN_ALL = 400
 MAX_RUNS_WITH_TRAILS = 9
@@ -33,6 +37,8 @@ MAX_RUNS_WITH_TRAILS = 9
 Show = Callable[[str], None]
 Execute = Callable[[Plan, Limits, "RunLog | None"], Outcome]
 Extra = Callable[[Sequence[CellResult]], str]
+Page = Callable[[Sequence[CellResult], Path, str, int], "Report"]
+"""Writes the report on runs: results, the page, where the texts are, and how many trails at most."""
 
 
 def main(
@@ -41,6 +47,7 @@ def main(
     execute: Execute | None = None,
     extra: Extra | None = None,
     argv: Sequence[str] | None = None,
+    page: Page | None = None,
 ) -> int:
     """Run the experiment of a script in ``experiments/``; returns the exit status.
 
@@ -50,6 +57,7 @@ def main(
         execute: Runs one plan, for example with a live bar.
         extra: Returns more text about the finished runs.
         argv: Arguments, the process's own by default.
+        page: Writes the report; by default one on all runs beside each other.
     """
     try:
         grid = load_grid(script.parent / "configs" / f"{script.stem}.toml")
@@ -58,7 +66,7 @@ def main(
         if options.dry_run:
             show(dry_run(cells, options))
             return 0
-        return Experiment(grid, options, show, execute or run_plan).run(cells, extra)
+        return Experiment(grid, options, show, execute or run_plan, page or plain_page).run(cells, extra)
     except PaceError as exc:
         _say(f"error: {exc}")
         return exc.exit_code
@@ -71,49 +79,18 @@ def plan_cells(grid: Grid, options: ExperimentOptions) -> list[Cell]:
         ConfigError: None is left, or an unknown config.
     """
     cells: list[Cell] = []
-    for backend in options.backends:
-        base = replace(options.base, backend=backend)
-        found, left_out = make_cells(grid, base, configs=options.configs, seeds=options.seeds)
+    for entry in options.backends:
+        its_own = (*options.base.backend_settings, *entry.settings)
+        if entry.backend == NO_BACKEND and len(options.backends) > 1:
+            its_own = ()  # --set is for the others
+        base = replace(options.base, backend=entry.backend, backend_settings=its_own)
+        found, left_out = make_cells(grid, base, configs=options.configs, seeds=options.seeds, backend=entry.label)
         for line in left_out:
             _say(line)
         cells += [cell for cell in found if not options.only or any(text in cell.name for text in options.only)]
     if not cells:
-        raise ConfigError(f"experiment {grid.name} has no run for --backend {' '.join(options.backends)} and --only")
+        raise ConfigError(f"experiment {grid.name} has no run for --backend {_labels(options)} and --only")
     return cells
-
-
-def dry_run(cells: Sequence[Cell], options: ExperimentOptions) -> str:
-    """Return what the runs will take, and how that was estimated; nothing is asked, embedded or spent.
-
-    A run folder of ``--measured``, or one already begun, gives measured means instead of assumed ones.
-    """
-    dataset, _ = select_data(options.base)
-    shared = _measured(options.measured)
-    lines, measured_stages = [], 0
-    for cell in cells:
-        jobs = chosen_jobs(cell.settings, dataset)
-        folder = options.out / cell.name
-        begun = (folder / MANIFEST_NAME).is_file()
-        own = shared | _measured([folder] if begun else [])
-        done = RunStore(folder).finished() if begun else set()
-        left = [job.request for job in jobs if job.key not in done]
-        one = estimate(cell, left, dataset, own, judges=options.judges)
-        measured_stages += sum(how == "measured" for how in one.basis.values())
-        lines.append((cell, one))
-    return "\n".join(
-        [
-            estimate_table(lines),
-            "",
-            "How: stages that ask a model x requests not finished yet; tokens = characters / 4: a fixed part measured "
-            "on PACE-mini, plus the facts shown, at this data's mean length; written tokens assumed; price from the "
-            "backend's profile, without prefix cache (an upper bound); time from the profile's slots, "
-            "87 read / 35 written tokens a second for the embedded model on 2 cores, 0.8 s a call and 80 written "
-            "tokens a second elsewhere.",
-            f"{measured_stages} stages from measured means of runs (--measured, or begun runs), the rest assumed."
-            if measured_stages
-            else "No run measured yet: give --measured RUN to use its means.",
-        ]
-    )
 
 
 class Experiment:
@@ -124,15 +101,17 @@ class Experiment:
         options: The command.
         show: Prints results.
         execute: Runs one plan.
+        page: Writes the report.
     """
 
-    def __init__(self, grid: Grid, options: ExperimentOptions, show: Show, execute: Execute) -> None:
-        self.grid, self.options, self.show, self.execute = grid, options, show, execute
+    def __init__(self, grid: Grid, options: ExperimentOptions, show: Show, execute: Execute, page: Page) -> None:
+        self.grid, self.options, self.show, self.execute, self.page = grid, options, show, execute, page
         self.tracker = Tracker(options.experiment, on_trouble=_say) if options.track else None
-        self.group = f"{grid.name}: {options.base.data} {options.base.part}, {' '.join(options.backends)}"
+        self.group = f"{grid.name}: {options.base.data} {options.base.part}, {_labels(options)}"
         self.key = f"{self.group} {hashlib.sha256(str(options.out.resolve()).encode()).hexdigest()[:12]}"
         self.judges = make_judges(options.judges, cache=options.base.cache)
         self.started, self.spent_usd = time.monotonic(), 0.0
+        self.down: dict[str, str] = {}
 
     def run(self, cells: Sequence[Cell], extra: Extra | None = None) -> int:
         """Run what is not finished, then print, report and log everything; returns the exit status."""
@@ -141,33 +120,40 @@ class Experiment:
         for number, cell in enumerate(written, start=1):
             _say(f"[{number}/{len(written)}] {cell.name}")
             results.append(self.run_cell(cell))
-            outcome = results[-1].outcome
-            stopped = outcome.stopped if outcome is not None else None
-            if stopped is None and number < len(written):
-                stopped = self._limit_reached()
+            stopped = self._reason_to_stop(results[-1], number == len(written))
             if stopped is not None:
                 _say(f"stopped early: {stopped}; start the same command again to continue")
                 break
-        texts = [results_table(results), sweep_tables(results), extra(results) if extra else ""]
+        texts = [results_table(results), sweep_tables(results), extra(results) if extra else "", problem_table(results)]
         text = "\n\n".join(part for part in texts if part)
         self.show(text)
         write_atomic(self.options.out / "results.md", f"# {self.grid.title}\n\n{text}\n")
         self.publish(text, self.report(results))
-        _say(f"{len(results)} of {len(written)} runs in {time.monotonic() - self.started:.0f} s: {self.options.out}")
+        n_run = sum(result.outcome is not None for result in results)
+        _say(f"{n_run} of {len(written)} runs in {time.monotonic() - self.started:.0f} s: {self.options.out}")
         return _status(results, len(written))
 
     def run_cell(self, cell: Cell) -> CellResult:
-        """Run one cell; an error before its first request is kept in the result and does not stop the others."""
+        """Run one cell; an error before its first request is kept in the result and does not stop the others.
+
+        A backend that failed as a whole is not asked again; its finished runs are still read.
+        """
         folder = self.options.out / cell.name
         try:
+            if cell.backend in self.down and self._unfinished(cell):
+                return CellResult(cell, folder, error=self.down[cell.backend])
             plan = prepare(cell.settings, folder, on_note=_say)
         except PaceError as exc:
             _say(f"{cell.name} cannot run: {exc}")
+            if _is_of_the_backend(exc, cell):
+                self.down[cell.backend] = str(exc)
             return CellResult(cell, folder, error=str(exc))
         log = None
         if self.tracker is not None:
             share = self.options.trace_share
-            log = RunLog(self.tracker, plan, group=self.key, group_name=self.group, trace_share=share)
+            log = RunLog(
+                self.tracker, plan, group=self.key, group_name=self.group, trace_share=share, backend=cell.backend
+            )
         outcome = self.execute(plan, self._limits(), log)
         self.spent_usd += outcome.cost_usd
         _say_rounds(outcome)
@@ -181,19 +167,13 @@ class Experiment:
 
     def report(self, results: Sequence[CellResult]) -> tuple[Path, ...]:
         """Write the HTML report over all runs with a finished request; returns its files."""
-        folders = [result.folder for result in results if any(row["error"] is None for row in result.rows)]
-        if not self.options.report or not folders:
+        n_runs = sum(result.has_finished for result in results)
+        if not self.options.report or not n_runs:
             return ()
         try:
-            from pace_dspy.evaluation.report import build_report
-        except ImportError as exc:
-            _say(f"no report: {exc}")
-            return ()
-        try:
-            page = self.options.out / "report.html"
-            trails = MAX_TRAILS_IN_ALL // len(folders) if len(folders) <= MAX_RUNS_WITH_TRAILS else 0
-            made = build_report(folders, page, intersect=True, data=self.options.base.data, max_trails=trails)
-        except PaceError as exc:
+            trails = MAX_TRAILS_IN_ALL // n_runs if n_runs <= MAX_RUNS_WITH_TRAILS else 0
+            made = self.page(results, self.options.out / "report.html", self.options.base.data, trails)
+        except (PaceError, ImportError) as exc:
             _say(f"no report: {exc}")
             return ()
         _say(f"report: {made.path}")
@@ -210,7 +190,7 @@ class Experiment:
         if parent is None:
             return
         note = f"{self.grid.title}\n\n{text}"
-        tracker.tags(parent, {**tags, "backends": " ".join(self.options.backends), "mlflow.note.content": note[:7000]})
+        tracker.tags(parent, {**tags, "backends": _labels(self.options), "mlflow.note.content": note[:7000]})
         tracker.text(parent, text, "results.md")
         tracker.text(parent, self.grid.model_dump_json(indent=2), "grid.json")
         for path in files:
@@ -230,6 +210,19 @@ class Experiment:
             _say_rounds(outcome)
         return judged
 
+    def _unfinished(self, cell: Cell) -> bool:
+        jobs = chosen_jobs(cell.settings, select_data(cell.settings)[0])
+        return bool(unfinished(self.options.out / cell.name, jobs))
+
+    def _reason_to_stop(self, result: CellResult, last: bool) -> str | None:
+        """Return why no further run is started; a backend that went down stops only its own runs."""
+        stopped = result.outcome.stopped if result.outcome is not None else None
+        if stopped is not None and (result.outcome is None or result.outcome.interrupted or self._limit_reached()):
+            return stopped
+        if stopped is not None:
+            self.down[result.cell.backend] = stopped
+        return None if last else self._limit_reached()
+
     def _limit_reached(self) -> str | None:
         limits = Limits(self.options.max_usd, self.options.max_minutes)
         return limits.reached(self.spent_usd, time.monotonic() - self.started)
@@ -247,9 +240,27 @@ def run_plan(plan: Plan, limits: Limits, log: RunLog | None) -> Outcome:
     return plan.run(limits, log.row if log else None, log.recording if log else None)
 
 
-def _measured(folders: Sequence[Path]) -> dict[str, StageEstimate]:
-    rows = [row for folder in folders for row in RunStore(folder).rows()]
-    return measure(rows)
+def plain_page(results: Sequence[CellResult], page: Path, data: str, max_trails: int) -> Report:
+    """Write the report over all runs with a finished request.
+
+    Raises:
+        ImportError: Matplotlib or Jinja is not installed.
+        ConfigError: See `build_report`.
+    """
+    from pace_dspy.evaluation.report import build_report
+
+    folders = [result.folder for result in results if result.has_finished]
+    return build_report(folders, page, intersect=True, data=data, max_trails=max_trails)
+
+
+def _is_of_the_backend(exc: PaceError, cell: Cell) -> bool:
+    """Return whether an error would meet every run of the backend: not one of a prompt, an embedder, another model."""
+    ours = isinstance(exc, BackendError) and exc.backend == cell.settings.backend
+    return ours and not isinstance(exc, WindowError)
+
+
+def _labels(options: ExperimentOptions) -> str:
+    return " ".join(entry.label for entry in options.backends)
 
 
 def _status(results: Sequence[CellResult], planned: int) -> int:

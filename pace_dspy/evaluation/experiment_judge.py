@@ -6,25 +6,32 @@ from collections.abc import Callable, Sequence
 
 from pace_dspy.backends.cache import ReplyCache
 from pace_dspy.backends.lm import BackendLM, make_lm
+from pace_dspy.backends.overrides import own_settings, parse_settings
+from pace_dspy.backends.preflight import check_server
 from pace_dspy.errors import ConfigError
+from pace_dspy.evaluation.entries import BackendEntry
 from pace_dspy.evaluation.flight import Limits, Outcome
 from pace_dspy.evaluation.judge_report import JudgeReport, judge_report
 from pace_dspy.evaluation.judging import judge_identity, judge_run, judgeable
 from pace_dspy.evaluation.plan import Plan
 
 
-def make_judges(backends: Sequence[str], *, cache: bool = True) -> list[BackendLM]:
-    """Return the judges, the first one's verdicts being the run's.
+def make_judges(entries: Sequence[BackendEntry], *, cache: bool = True) -> list[BackendLM]:
+    """Return the judges, the first one's verdicts being the run's; they can be reached and serve their models.
 
     Raises:
         ConfigError: More than two, the same one twice, or an unknown backend.
-        MissingKeyError: A needed key is not set.
+        BackendError: See `check_server`.
     """
-    if len(backends) > 2:
-        raise ConfigError(f"at most two judges, received {len(backends)}: {', '.join(backends)}")
-    judges = [make_lm(name, reply_cache=ReplyCache() if cache else None) for name in backends]
+    names = ", ".join(entry.label for entry in entries)
+    if len(entries) > 2:
+        raise ConfigError(f"at most two judges, received {len(entries)}: {names}")
+    replies = ReplyCache() if cache and entries else None
+    judges = [make_lm(one.backend, own_settings(parse_settings(one.settings)), reply_cache=replies) for one in entries]
     if len({judge_identity(lm) for lm in judges}) < len(judges):
-        raise ConfigError(f"the two judges are the same ({', '.join(backends)}); give backends with different models")
+        raise ConfigError(f"the two judges are the same ({names}); give backends with different models")
+    for lm in judges:
+        check_server(lm)
     return judges
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pace_dspy.backends.overrides import parse_own_settings
+from pace_dspy.evaluation.entries import BackendEntry, distinct, entries_of, parse_entry
 from pace_dspy.evaluation.grid import Grid
 from pace_dspy.evaluation.plan import EXECUTORS, RunSettings
 
@@ -16,7 +18,7 @@ class ExperimentOptions:
     """What a user asked of an experiment; see ``--help`` of any script in ``experiments/``."""
 
     base: RunSettings
-    backends: tuple[str, ...]
+    backends: tuple[BackendEntry, ...]
     configs: tuple[str, ...]
     seeds: tuple[int, ...]
     only: tuple[str, ...]
@@ -28,7 +30,7 @@ class ExperimentOptions:
     max_usd: float | None
     max_minutes: float | None
     measured: tuple[Path, ...]
-    judges: tuple[str, ...]
+    judges: tuple[BackendEntry, ...]
     report: bool
 
 
@@ -38,11 +40,18 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
     Args:
         grid: The experiment; names the defaults.
         argv: Arguments, the process's own by default.
+
+    Raises:
+        ConfigError: An unknown backend or setting.
     """
     parser = _parser(grid)
     given = parser.parse_args(argv)
     if given.second_judge and not given.judge_backend:
         parser.error("--second-judge needs --judge-backend")
+    if given.judge_set and not given.judge_backend:
+        parser.error("--judge-set needs --judge-backend")
+    if given.second_judge_set and not given.second_judge:
+        parser.error("--second-judge-set needs --second-judge")
     if not 0 <= given.trace_share <= 1:
         parser.error(f"--trace-share must be between 0 and 1, received {given.trace_share}")
     for flag, count in (("--limit", given.limit), ("--sample", given.sample), ("--workers", given.workers)):
@@ -67,7 +76,7 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
     data = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in Path(given.data).name)
     return ExperimentOptions(
         base=base,
-        backends=tuple(dict.fromkeys(given.backend or ["local"])),
+        backends=_backends(grid, given.backend or []),
         configs=tuple(given.config),
         seeds=tuple(dict.fromkeys(given.seed or [0])),
         only=tuple(given.only),
@@ -79,9 +88,24 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
         max_usd=given.max_usd,
         max_minutes=given.max_minutes,
         measured=tuple(given.measured),
-        judges=tuple(name for name in (given.judge_backend, given.second_judge) if name),
+        judges=(
+            *_judge(given.judge_backend, given.judge_set, "--judge-set"),
+            *_judge(given.second_judge, given.second_judge_set, "--second-judge-set"),
+        ),
         report=given.report,
     )
+
+
+def _backends(grid: Grid, given: Sequence[str]) -> tuple[BackendEntry, ...]:
+    if given or not grid.backends:
+        return distinct([parse_entry(text) for text in given or ["local"]])
+    return distinct(entries_of(grid.backends, f"experiment {grid.name}"))
+
+
+def _judge(backend: str | None, settings: Sequence[str], source: str) -> tuple[BackendEntry, ...]:
+    if backend is None:
+        return ()
+    return (BackendEntry(backend, tuple(f"{k}={v}" for k, v in parse_own_settings(settings, source).items())),)
 
 
 def _parser(grid: Grid) -> argparse.ArgumentParser:
@@ -90,9 +114,11 @@ def _parser(grid: Grid) -> argparse.ArgumentParser:
     add("--data", default="mini", help="mini, a folder in a PACE layout, or p2chp2t/pace (default: mini)")
     add("--split-file", type=Path, help="split by persona; mini brings its own")
     add("--part", default="all", help="all, train, dev or test (default: all)")
-    add("--backend", action="append", help="backend profile, or none; may be repeated (default: local)")
+    several = "profile, profile:KEY=VALUE,KEY=VALUE with settings of its own (name=NAME to call it so), or none"
+    default = ", ".join(entry.label for entry in _backends(grid, ()))
+    add("--backend", action="append", help=f"{several}; may be repeated (default: {default})")
     add("--answer-backend", help="another backend for the answerer")
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help="change a field of the backend's profile")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="change a field of every --backend's profile")
     add("--config", action="append", default=[], help="named config or file in place of paper; may be repeated")
     add("--only", action="append", default=[], metavar="TEXT", help="only runs whose name holds TEXT")
     add("--case", action="append", default=[], help="only this persona; may be repeated")
@@ -106,7 +132,9 @@ def _parser(grid: Grid) -> argparse.ArgumentParser:
     add("--workers", type=int, help="workers of --executor ray (default: one a CPU; backend local: one a machine)")
     add("--out", type=Path, help="folder of the runs; runs of other experiments in it are reused")
     add("--judge-backend", help="judge every answer with this backend")
+    add("--judge-set", action="append", default=[], metavar="KEY=VALUE", help="change a field of the judge's profile")
     add("--second-judge", help="another judge, for the agreement")
+    add("--second-judge-set", action="append", default=[], metavar="KEY=VALUE", help="the same for the second judge")
     add("--max-usd", type=float, help="stop after this much money")
     add("--max-minutes", type=float, help="stop after this long")
     add("--measured", type=Path, action="append", default=[], metavar="RUN", help="run folder to estimate from")

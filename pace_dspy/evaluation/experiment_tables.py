@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ COLUMNS = (
     ("USD", "cost/usd"),
     ("s/request", "time/seconds_per_request"),
 )
+MAX_REASON = 300
+"""Longest message of a failed request in the list of what went wrong, in characters."""
 COUNTS = {"fallbacks", "calls", "tokens read", "pool"}
 
 
@@ -55,6 +58,26 @@ class CellResult:
     outcome: Outcome | None = None
     error: str | None = None
     judged: JudgeReport | None = None
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether any request ended well."""
+        return any(row["error"] is None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why runs of a backend lack results.
+
+    Attributes:
+        backend: How it is called.
+        runs: Names of the runs.
+        reason: One line.
+    """
+
+    backend: str
+    runs: tuple[str, ...]
+    reason: str
 
 
 def results_table(results: Sequence[CellResult]) -> str:
@@ -85,6 +108,40 @@ def sweep_tables(results: Sequence[CellResult]) -> str:
             lines.append([f"{value}{mark}", f"{values['retrieval/n']:.0f}", *numbers])
         tables.append(f"{field}\n\n{markdown(lines)}")
     return "\n\n".join(tables)
+
+
+def problems_of(results: Sequence[CellResult]) -> tuple[Problem, ...]:
+    """Return what did not run, or not to the end, or not without failed requests; equal reasons together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        reason = _reason(result)
+        if reason is not None:
+            found.setdefault((result.cell.backend, " ".join(reason.split())), []).append(result.cell.name)
+    return tuple(Problem(backend, tuple(runs), reason) for (backend, reason), runs in found.items())
+
+
+def problem_table(results: Sequence[CellResult]) -> str:
+    """Return `problems_of` as a table, empty without any."""
+    problems = problems_of(results)
+    lines = [[one.backend, ", ".join(one.runs), one.reason.replace("|", "/")] for one in problems]
+    return f"Not run, or not to the end\n\n{markdown([['backend', 'runs', 'why'], *lines])}" if lines else ""
+
+
+def _reason(result: CellResult) -> str | None:
+    outcome = result.outcome
+    if outcome is None:
+        return result.error
+    failed = [row["error"] for row in result.rows if row["error"] is not None]
+    of_all, n_finished = f"of {outcome.planned} requests", len(result.rows) - len(failed)
+    if outcome.stopped is not None:
+        return f"stopped after {n_finished} {of_all}: {outcome.stopped}"
+    if failed:
+        kinds = ", ".join(f"{kind} {n}" for kind, n in Counter(str(error["kind"]) for error in failed).items())
+        return f"{len(failed)} {of_all} failed ({kinds}), the last one: {str(failed[-1]['message'])[:MAX_REASON]}"
+    if outcome.rounds:
+        files = ", ".join(str(its["requests"]) for its in outcome.rounds)
+        return f"{outcome.paused} {of_all} wait for replies to {files}; have them answered and start again"
+    return f"{outcome.planned - n_finished} {of_all} not answered yet" if n_finished < outcome.planned else None
 
 
 def estimate_table(estimates: Sequence[tuple[Cell, Estimate]]) -> str:

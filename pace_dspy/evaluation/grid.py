@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
+from pace_dspy.evaluation.entries import EntrySpec, slug
 from pace_dspy.evaluation.plan import NO_BACKEND, RunSettings
 from pace_dspy.evaluation.store import write_atomic
 
@@ -59,6 +60,7 @@ class Grid(BaseModel):
         name: Short name; folder, MLflow experiment and report are called so.
         title: What it reproduces, with the paper's table or figure.
         cells: The runs.
+        backends: Asked in turn when the command names none; empty is ``local``.
         cache: Whether replies are reused; off where cost or time is the result.
     """
 
@@ -67,6 +69,7 @@ class Grid(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
     title: str
     cells: list[CellSpec] = Field(min_length=1)
+    backends: list[EntrySpec] = Field(default_factory=list)
     cache: bool = True
 
 
@@ -79,12 +82,14 @@ class Cell:
         settings: What runs; ``config`` is filled in by `write_configs`.
         config: The resolved config.
         varied: Field and value that differ from the grid's own config.
+        backend: How the backend is called (`pace_dspy.evaluation.entries`).
     """
 
     name: str
     settings: RunSettings
     config: PaceMakerConfig
     varied: tuple[str, Value] | None = None
+    backend: str = ""
 
 
 def load_grid(path: Path) -> Grid:
@@ -106,7 +111,7 @@ def load_grid(path: Path) -> Grid:
 
 
 def make_cells(
-    grid: Grid, base: RunSettings, *, configs: Sequence[str] = (), seeds: Sequence[int] = (0,)
+    grid: Grid, base: RunSettings, *, configs: Sequence[str] = (), seeds: Sequence[int] = (0,), backend: str = ""
 ) -> tuple[list[Cell], list[str]]:
     """Return the runs of a grid, equal ones once, and a line for every one left out.
 
@@ -115,6 +120,7 @@ def make_cells(
         base: Data, split, backend, limit, embedder: the same for all.
         configs: Take the place of config ``paper``; several give several runs.
         seeds: One run a seed.
+        backend: How the backend is called; its profile's name by default.
 
     Raises:
         ConfigError: Unknown config, field or value.
@@ -130,7 +136,8 @@ def make_cells(
         for name in chosen:
             for varied, config in _variants(PaceMakerConfig.load(name), spec):
                 for seed in seeds:
-                    cell = _cell(spec, varied, config, replace(base, seed=seed, cache=base.cache and grid.cache))
+                    settings = replace(base, seed=seed, cache=base.cache and grid.cache)
+                    cell = _cell(spec, varied, config, settings, backend or base.backend)
                     cells.setdefault(cell.name, cell)
     return list(cells.values()), left_out
 
@@ -176,15 +183,24 @@ def _changed(config: PaceMakerConfig, field: str, value: Value) -> PaceMakerConf
     return PaceMakerConfig.parse({**plain, group: {**plain[group], name: value}}, source=f"{field} = {value!r}")
 
 
-def _cell(spec: CellSpec, varied: tuple[str, Value] | None, config: PaceMakerConfig, settings: RunSettings) -> Cell:
+def _cell(
+    spec: CellSpec,
+    varied: tuple[str, Value] | None,
+    config: PaceMakerConfig,
+    settings: RunSettings,
+    backend: str,
+) -> Cell:
     if spec.method == "pacemaker" and settings.backend == NO_BACKEND:
         config = with_rules(config)
     embedder = spec.embedder or settings.embedder
     parts = [spec.method]
     if spec.method == "pacemaker" or varied or spec.config != "paper":
         parts.append(config.name)
-    parts += [settings.backend, *([settings.answer_backend] if settings.answer_backend else [])]
+    parts += [backend, *([settings.answer_backend] if settings.answer_backend else [])]
     parts += [embedder] if embedder != RunSettings.embedder else []
     name = "-".join([*parts, f"s{settings.seed}"])
-    slug = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)
-    return Cell(slug, replace(settings, method=spec.method, embedder=embedder), config, varied)
+    its_own = settings.backend_settings
+    if settings.backend != NO_BACKEND:
+        its_own = (*(f"{key}={value}" for key, value in config.backend.items()), *its_own)
+    settings = replace(settings, method=spec.method, embedder=embedder, backend_settings=its_own)
+    return Cell(slug(name), settings, config, varied, backend)

@@ -62,8 +62,8 @@ class Judgeable:
 
 
 def judge_identity(lm: BackendLM) -> str:
-    """Return who judges: backend, model, address and judge prompt; the key of its verdicts."""
-    return f"{lm.profile.name}: {lm.identity}, prompt {Judge().prompt_id()}"
+    """Return who judges: backend, model, address, changed reply settings and judge prompt; the key of its verdicts."""
+    return f"{lm.label}, prompt {Judge().prompt_id()}"
 
 
 def judgeable(rows: Sequence[Row], limit: int | None = None) -> Judgeable:

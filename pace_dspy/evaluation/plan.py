@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,7 @@ from pace_dspy.evaluation.provenance import RunManifest, git_commit, versions
 from pace_dspy.evaluation.recording import Recording, recorded
 from pace_dspy.evaluation.runner import Job, Limits, Outcome, run_jobs
 from pace_dspy.evaluation.sample import spread
-from pace_dspy.evaluation.store import RunStore
+from pace_dspy.evaluation.store import MANIFEST_NAME, RunStore
 from pace_dspy.knowledge import open_cases
 from pace_dspy.methods import Program, make_check, make_program, without_model
 from pace_dspy.retrieval import make_embedder
@@ -171,8 +171,9 @@ def prepare(settings: RunSettings, out: Path, *, on_note: Callable[[str], None] 
     rounds = open_rounds(settings.batch or out / FOLDER_NAME, [(AGENTS, lm), ("answer", answer_lm)])
     require_batch(rounds, settings.batch)
     embedder = make_embedder(settings.embedder)
-    preflight(lm, program)
     jobs = chosen_jobs(settings, dataset)
+    if unfinished(out, jobs):
+        preflight(lm, program)
     manifest = RunManifest(
         method=settings.method,
         config=config.model_dump(mode="json"),
@@ -300,6 +301,18 @@ def chosen_jobs(settings: RunSettings, dataset: Dataset) -> tuple[Job, ...]:
     if settings.limit is not None:
         raise ConfigError("--limit takes the first requests, --sample spreads them over personas; give one of them")
     return spread(jobs, settings.sample)
+
+
+def unfinished(folder: Path, jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Return the requests that a run folder, which need not exist yet, has no answer to."""
+    if not (folder / MANIFEST_NAME).is_file():
+        return tuple(jobs)
+    store = RunStore(folder)
+    try:
+        done = store.finished()
+    finally:
+        store.close()
+    return tuple(job for job in jobs if job.key not in done)
 
 
 def _identity(lm: BackendLM | None) -> str | None:

@@ -52,8 +52,13 @@ class RunCard:
     tags: Mapping[str, str]
 
 
-def run_card(manifest: RunManifest) -> RunCard:
-    """Describe a run. Nothing but the manifest is read, so no key, address or path can be in it."""
+def run_card(manifest: RunManifest, called: str | None = None) -> RunCard:
+    """Describe a run. Nothing but the manifest is read, so no key, address or path can be in it.
+
+    Args:
+        manifest: Of the run.
+        called: How its backend is called in the name of the run; its profile's name by default.
+    """
     backend, answerer = (_profile(manifest.backends.get(role)) for role in ("agents", "answerer"))
     config = str(manifest.config.get("name", "paper"))
     values = {
@@ -79,7 +84,7 @@ def run_card(manifest: RunManifest) -> RunCard:
         "backend": backend,
     }
     return RunCard(
-        name=f"{what}, {'no model' if backend == 'none' else backend}, seed {manifest.seed}",
+        name=f"{what}, {'no model' if backend == 'none' else called or backend}, seed {manifest.seed}",
         params={key: value for key, value in values.items() if len(value) <= MAX_PARAM},
         long_params={key: value for key, value in values.items() if len(value) > MAX_PARAM},
         tags=tags,

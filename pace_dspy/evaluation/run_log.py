@@ -47,13 +47,21 @@ class RunLog:
         group: Key of the parent run, for example the experiment's name.
         group_name: Name of the parent run, its key by default.
         trace_share: Share of the requests whose DSPy trace is logged, in [0, 1]; chosen by request id.
+        backend: How the backend is called; its profile's name by default.
     """
 
     def __init__(
-        self, tracker: Tracker, plan: Plan, *, group: str, group_name: str | None = None, trace_share: float = 0.0
+        self,
+        tracker: Tracker,
+        plan: Plan,
+        *,
+        group: str,
+        group_name: str | None = None,
+        trace_share: float = 0.0,
+        backend: str | None = None,
     ) -> None:
         self.tracker, self.plan, self.group, self.trace_share = tracker, plan, group, trace_share
-        self.group_name = group_name or group
+        self.group_name, self.backend = group_name or group, backend
         self.run_id: str | None = None
         self._place = f"{tracker.place}/{tracker.experiment}/{group}"
         self._parent: str | None = None
@@ -95,7 +103,7 @@ class RunLog:
         if self._old is not None and self._nothing_left(self._old) and tracker.has(self._old.run_id):
             self.run_id, self._complete = self._old.run_id, True
             return
-        card = run_card(plan.store.manifest)
+        card = run_card(plan.store.manifest, self.backend)
         tags = {**card.tags, "n_requests": str(len(plan.jobs)), "trace_share": str(self.trace_share)}
         self._parent = tracker.group(self.group, self.group_name, {"commit": card.tags["commit"]})
         self.run_id = run_id = tracker.start(self._old.run_id if self._old else None, self._parent, card.name, tags)

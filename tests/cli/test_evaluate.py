@@ -100,3 +100,41 @@ def test_human_labels_of_other_requests_are_refused_before_a_call(cli, judges, t
             "of the run's results.jsonl, as in p1/q000"
         )
     assert judges["made"] == {}
+
+
+def test_each_judge_has_settings_of_its_own(cli, monkeypatch, tmp_path):
+    made = []
+
+    def make(name, settings, **_):
+        lm = scripted_lm({"judge": [PASS]}, **settings)
+        lm.identity = f"{settings['model']}@test"
+        made.append((name, settings))
+        return lm
+
+    monkeypatch.setattr("pace_dspy.cli.evaluate.make_lm", make)
+    make_run(tmp_path / "r", [answered(0)]).close()
+    first = ("--judge-backend", "vllm", "--set", "model=one", "--judge-set", "temperature=0.5")
+    second = ("--second-judge", "vllm", "--second-judge-set", "model=two")
+    code, out, err = cli("evaluate", tmp_path / "r", *first, *second)
+    assert code == 0, err
+    assert made == [("vllm", {"model": "one", "temperature": "0.5"}), ("vllm", {"model": "two"})]
+    assert "one@test, temperature=0.5, prompt" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--second-judge-set", "model=x"), "--second-judge-set needs --second-judge"),
+        (("--judge-set", "answer.model=x"), "--judge-set answer.model: answer. settings are for the answerer of a run"),
+        (("--judge-set", "modle=x"), "--judge-set: unknown setting 'modle'; known: provider, model"),
+        (
+            ("--second-judge", "ollama", "--second-judge-set", "model"),
+            "--second-judge-set takes KEY=VALUE, such as --second-judge-set temperature=0.2",
+        ),
+    ],
+)
+def test_wrong_settings_of_a_judge_are_refused(cli, judges, tmp_path, options, message):
+    make_run(tmp_path / "r", [answered(0)]).close()
+    code, _, err = cli("evaluate", tmp_path / "r", "--judge-backend", "vllm", *options)
+    assert code == 2
+    assert message in " ".join(err.split())

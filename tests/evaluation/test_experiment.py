@@ -11,6 +11,7 @@ from tracked_helpers import client_of, go_offline, make_template, sqlite_uri
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation import experiment_judge
+from pace_dspy.evaluation.entries import BackendEntry
 from pace_dspy.evaluation.estimate import StageEstimate, estimate, measure
 from pace_dspy.evaluation.experiment import main
 from pace_dspy.evaluation.experiment_tables import estimate_table, markdown
@@ -109,7 +110,7 @@ def test_baselines_and_judges_are_estimated_by_hand():
         replace(DATA.cases[0], facts=FACTS * 10),
     )))  # fmt: skip
     assert small.prompt_tokens / 3 == pytest.approx(4096 - 110)
-    judged = estimate(cell("hybrid"), REQUESTS, DATA, judges=("gemini", "openai"))
+    judged = estimate(cell("hybrid"), REQUESTS, DATA, judges=(BackendEntry("gemini"), BackendEntry("openai")))
     assert judged.calls == 9
     assert judged.cost_usd == pytest.approx(
         3 * ((460 * 0.75 + 110 * 4.5) + (600 * 0.25 + 60 * 1.5) + (600 * 0.75 + 60 * 4.5)) / 1e6

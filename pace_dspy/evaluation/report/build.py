@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,9 @@ from pace_dspy.evaluation.report.runs import ReportRun, load_runs
 from pace_dspy.evaluation.report.texts import load_texts
 from pace_dspy.evaluation.store import write_atomic
 from pace_dspy.evaluation.stored import writing
+
+First = Callable[[Sequence[ReportRun]], Section]
+"""Makes a section that comes before all others."""
 
 MAX_TRAILS = 200
 """Requests with a trail in the page; more make it too heavy for a phone."""
@@ -50,6 +53,9 @@ def build_report(
     baseline: Path | None = None,
     data: str | None = None,
     max_trails: int = MAX_TRAILS,
+    names: Sequence[str] | None = None,
+    groups: Sequence[Sequence[Path]] | None = None,
+    first: First | None = None,
 ) -> Report:
     """Write a report on runs of the same requests.
 
@@ -60,6 +66,9 @@ def build_report(
         baseline: The run that others are compared with; the first one by default.
         data: Where the texts are: anything `pace_dspy.data.load_pace` takes; see `load_texts` for the default.
         max_trails: Requests shown with their trail, >= 0.
+        names: Of the runs, one a folder; by default made of method and config.
+        groups: In place of ``baseline``: runs that are compared within their group, with its first one.
+        first: Makes a section that comes before all others.
 
     Returns:
         What was written.
@@ -73,10 +82,10 @@ def build_report(
         raise ConfigError(f"the report is an HTML page, received --out {out}; give a file name that ends in .html")
     if max_trails < 0:
         raise ConfigError(f"max_trails must be at least 0, received {max_trails}")
-    loaded = load_runs(runs, intersect=intersect)
-    against = _baseline(loaded, baseline)
+    loaded = load_runs(runs, intersect=intersect, names=names)
+    compared = _groups(loaded, groups) if groups is not None else _against(loaded, _baseline(loaded, baseline))
     texts = load_texts(loaded, data)
-    parts = sections(loaded, against)
+    parts = (*((first(loaded),) if first else ()), *sections(loaded, compared))
     personas = trails(loaded, texts, max_trails)
     n_trails = sum(len(persona.requests) for persona in personas)
     page = render(loaded, parts, notes(loaded, texts, n_trails), personas)
@@ -96,6 +105,15 @@ def build_report(
         texts.missing,
         tuple(part.title for part in parts),
     )
+
+
+def _groups(runs: Sequence[ReportRun], groups: Sequence[Sequence[Path]]) -> list[list[ReportRun]]:
+    by_folder = {run.folder: run for run in runs}
+    return [[by_folder[folder] for folder in group] for group in groups]
+
+
+def _against(runs: Sequence[ReportRun], baseline: ReportRun) -> list[list[ReportRun]]:
+    return [[baseline, *(run for run in runs if run is not baseline)]]
 
 
 def _baseline(runs: Sequence[ReportRun], folder: Path | None) -> ReportRun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pace_dspy.evaluation.report.evidence_tables import (
     coverage_of_runs,
@@ -45,12 +45,17 @@ class Section:
     folded: tuple[Table, ...] = ()
 
 
-def sections(runs: Sequence[ReportRun], baseline: ReportRun) -> tuple[Section, ...]:
-    """Return all sections with something to say."""
-    return tuple(_sections(runs, baseline))
+def sections(runs: Sequence[ReportRun], groups: Sequence[Sequence[ReportRun]]) -> tuple[Section, ...]:
+    """Return all sections with something to say.
+
+    Args:
+        runs: The runs.
+        groups: Runs that are compared within their group, with its first one.
+    """
+    return tuple(_sections(runs, groups))
 
 
-def _sections(runs: Sequence[ReportRun], baseline: ReportRun) -> Iterator[Section]:
+def _sections(runs: Sequence[ReportRun], groups: Sequence[Sequence[ReportRun]]) -> Iterator[Section]:
     outcome = next((spec for run in runs if (spec := outcome_of(run.rows)) is PASS), None) or next(
         (spec for run in runs if (spec := outcome_of(run.rows)) is not None), None
     )
@@ -58,8 +63,9 @@ def _sections(runs: Sequence[ReportRun], baseline: ReportRun) -> Iterator[Sectio
     if outcome is None:
         lead += ". None of these runs decided anything, so there is no answer table"
     yield Section("results", "Results", lead + ".", tuple(main_tables(runs)))
-    if len(runs) > 1:
-        yield from _differences(runs, baseline, outcome)
+    compared = [group for group in groups if len(group) > 1]
+    if compared:
+        yield _differences(runs, compared, outcome)
     yield _groups(runs, outcome)
     if outcome is not None:
         yield from _coverage(runs, outcome)
@@ -83,21 +89,23 @@ def _sections(runs: Sequence[ReportRun], baseline: ReportRun) -> Iterator[Sectio
     yield Section("runs", "Runs", "What was run; the manifest in each run folder holds the rest.", (runs_table(runs),))
 
 
-def _differences(runs: Sequence[ReportRun], baseline: ReportRun, outcome: MetricSpec | None) -> Iterator[Section]:
+def _differences(
+    runs: Sequence[ReportRun], groups: Sequence[Sequence[ReportRun]], outcome: MetricSpec | None
+) -> Section:
     answers = () if outcome is None else (*((PASS,) if outcome is PASS else ()), DECIDED[0], *DECIDED[2:])
     specs = (RECALL, GOLD, *answers)
-    pairs = comparisons(runs, baseline, specs)
-    table, plot = (
-        difference_table(pairs, specs, baseline),
-        difference_plot(pairs, specs, baseline.name, [run.name for run in runs]),
-    )
-    yield Section(
-        "differences",
-        "Paired differences",
-        f"Every run against {baseline.name}, on the same requests.",
-        (table,),
-        (plot,),
-    )
+    tables, plots = [], []
+    for number, (baseline, *others) in enumerate(groups, start=1):
+        suffix = f"-{number}" if len(groups) > 1 else ""
+        pairs = comparisons(others, baseline, specs)
+        table = difference_table(pairs, specs, baseline)
+        plot = difference_plot(pairs, specs, baseline.name, [run.name for run in runs])
+        tables.append(replace(table, id=f"{table.id}{suffix}"))
+        plots.append(replace(plot, name=f"{plot.name}{suffix}"))
+    names = ", ".join(group[0].name for group in groups)
+    against = names if len(groups) == 1 else f"the first one of its group ({names})"
+    lead = f"Every run against {against}, on the same requests."
+    return Section("differences", "Paired differences", lead, tuple(tables), tuple(plots))
 
 
 def _groups(runs: Sequence[ReportRun], outcome: MetricSpec | None) -> Section:

@@ -49,12 +49,15 @@ class ReportRun:
         return str(self.manifest.config.get("name", "paper"))
 
 
-def load_runs(folders: Sequence[Path], *, intersect: bool = False) -> tuple[ReportRun, ...]:
+def load_runs(
+    folders: Sequence[Path], *, intersect: bool = False, names: Sequence[str] | None = None
+) -> tuple[ReportRun, ...]:
     """Read run folders for one report.
 
     Args:
         folders: Run folders, in the order of the report.
         intersect: Keep the requests that all runs were asked, instead of refusing runs on different ones.
+        names: Of the runs, one a folder, unique; by default made of method and config.
 
     Returns:
         The runs, all with the same requests in the same order.
@@ -68,7 +71,8 @@ def load_runs(folders: Sequence[Path], *, intersect: bool = False) -> tuple[Repo
     repeated = [str(folder) for folder, count in Counter(path.resolve() for path in folders).items() if count > 1]
     if repeated:
         raise ConfigError(f"run folder {repeated[0]} is given twice; name every run once")
-    runs = _named([_read(folder) for folder in folders])
+    read = [_read(folder) for folder in folders]
+    runs = _named(read) if names is None else [replace(run, name=n) for run, n in zip(read, names, strict=True)]
     _same_data(runs)
     return _same_requests(runs, intersect)
 

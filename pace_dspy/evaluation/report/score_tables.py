@@ -36,12 +36,14 @@ def _main(name: str, caption: str, specs: Sequence[MetricSpec], runs: Sequence[R
     columns = [Column("Run", numeric=False)]
     columns += [Column(spec.title, "lower is better" if spec.lower_is_better else "") for spec in specs]
     rows: list[TableRow] = []
+    last = {(run.manifest.method, run.config_name): run for run in runs}  # published rows stand once, behind it
     for run in runs:
         scores = [spec.interval(run.rows, run.name) for spec in specs]
         largest = max(score.n for score in scores)
         cells = tuple(interval_cell(score, largest) for score in scores)
         rows.append(TableRow(Cell(run.name, f"n = {largest}"), cells))
-        rows += _paper(specs, paper_rows(run.manifest.method, run.config_name))
+        if run is last[run.manifest.method, run.config_name]:
+            rows += _paper(specs, paper_rows(run.manifest.method, run.config_name))
     return Table(name, caption, tuple(columns), tuple(rows), note)
 
 
