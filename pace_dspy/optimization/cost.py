@@ -59,7 +59,8 @@ class Cost:
         cached_tokens: Of these, the fixed first parts that a prefix cache can give.
         completion_tokens: Tokens written.
         minutes: Wall time.
-        usd: Money, ``None`` when the profile has no price.
+        usd: Money without any discount for cached tokens (hosted caches begin at longer prompts than most of ours),
+            ``None`` when the profile has no price.
     """
 
     calls: int
@@ -149,7 +150,7 @@ def estimate(
         seconds = (read - cached) / LOCAL_READ_PER_S + wrote / LOCAL_WRITE_PER_S
     else:
         seconds = (n_calls * HOSTED_LATENCY_S + wrote / HOSTED_WRITE_PER_S) / max(1, min(in_flight, profile.slots))
-    return Cost(n_calls, read, cached, wrote, seconds / 60, profile.cost_usd(read, cached, wrote))
+    return Cost(n_calls, read, cached, wrote, seconds / 60, profile.cost_usd(read, 0, wrote))
 
 
 def prompt_cost(profile: BackendProfile, n: int) -> Cost:

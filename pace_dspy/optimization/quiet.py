@@ -35,7 +35,7 @@ class _Through(io.StringIO):
         self.rich_proxied_file = getattr(target, "rich_proxied_file", target)
 
     def write(self, text: str) -> int:
-        if text.endswith("\n") and "\r" not in text and "it/s" not in text and "rollouts" not in text:
+        if text.strip() and text.endswith("\n") and "\r" not in text and "it/s" not in text and "rollouts" not in text:
             self._target.write(text)
         return len(text)
 

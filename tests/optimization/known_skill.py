@@ -4,15 +4,18 @@ The hint is an instruction that says `HINT`, or a demo whose reply shows the thi
 """
 
 import datetime as dt
-import json
 import re
 
+import dspy
 from hash_embedder import HashEmbedder
-from scripted import scripted_lm
+from scripted import prompt_of, scripted_lm
 
+from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import fixed_split, save_split
 from pace_dspy.data.schema import content_hash
 from pace_dspy.optimization import Budget, CompileSettings, prepare
+from pace_dspy.optimization.snapshot import apply
+from pace_dspy.program import PaceMakerProgram
 from pace_dspy.types import Case, Dataset, Fact, Request
 
 DAY = dt.date(2026, 3, 18)
@@ -134,5 +137,24 @@ def compilation(tmp_path, optimizer="bootstrap-rs", *, lm=None, name="made", cal
     return prepare(settings, metric=metric, lm=lm, dataset=data, embedder=HashEmbedder()), lm
 
 
-def dump(program):
-    return json.dumps(program, sort_keys=True, default=str)
+def in_memory(result, config="paper"):
+    """The program that was kept, made from what the run told, without any file."""
+    program = PaceMakerProgram(PaceMakerConfig.load(config))
+    for group in result.groups:
+        apply(program, group.candidates[group.chosen].state)
+    return program
+
+
+def answers(program, examples):
+    """What a program says to every example, and every prompt it sends: every stage needs the hint."""
+    lm = scripted_lm(script(pre_filter=hinted, post_filter=hinted, answerer=hinted))
+    with dspy.context(lm=lm):
+        said = [program(**example.inputs()) for example in examples]
+    told = [(one.decision, one.response, one.evidence, one.cited) for one in said]
+    return told, [prompt_of(request) for _, request in lm.engine.requests]
+
+
+def facts_in(demo):
+    """The facts of the tiny dataset that a demo shows, by persona."""
+    shown = {text for value in demo.values() for text in re.findall(r"^\[\d+\] (.*)$", str(value), flags=re.M)}
+    return {one.case_id: shown & {fact.text for fact in one.facts} for one in dataset().cases}

@@ -5,17 +5,14 @@ from collections import Counter
 
 import dspy
 import pytest
-from known_skill import PARTS, always, compilation, dataset, hinted, script
+from known_skill import always, compilation, hinted, script
 from scripted import prompt_of, scripted_lm
 
-from pace_dspy.artifacts import save_program
 from pace_dspy.config import PaceMakerConfig
-from pace_dspy.data import fixed_split, save_split
-from pace_dspy.errors import AuthError, BackendError, ConfigError, DataError, MissingKeyError
-from pace_dspy.optimization import OPTIMIZERS, Budget, CompileSettings, ScoreWeights, prepare, run
+from pace_dspy.errors import AuthError, BackendError, ConfigError
+from pace_dspy.optimization import OPTIMIZERS, Budget, ScoreWeights, run
 from pace_dspy.optimization.budget import Size, least_metric_calls, plan_optimizer
 from pace_dspy.optimization.optimizers import CalledInTurn
-from pace_dspy.program import PaceMakerProgram
 from pace_dspy.retrieval import clear_kbs
 
 
@@ -31,6 +28,8 @@ def state(tmp_path, name):
 
 
 SEARCHES = [
+    "labeled",
+    "bootstrap",
     "bootstrap-rs",
     "gepa",
     pytest.param("mipro", marks=pytest.mark.slow),
@@ -46,7 +45,7 @@ def test_same_seed_same_program(tmp_path, optimizer):
     assert state(tmp_path, "one") == state(tmp_path, "two")
 
 
-@pytest.mark.parametrize("optimizer", ["bootstrap-rs", "mipro", "gepa", "simba"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_metric_calls_stay_within_the_budget(tmp_path, optimizer):
     calls = least_metric_calls(optimizer, Size(8, 8, 1, 3))
     scored = Counter()
@@ -85,6 +84,8 @@ def dying_script(after):
 @pytest.mark.parametrize(
     ("optimizer", "after"),
     [
+        ("labeled", 11),
+        ("bootstrap", 12),
         ("bootstrap-rs", 13),
         ("gepa", 22),
         pytest.param("mipro", 25, marks=pytest.mark.slow),
@@ -103,7 +104,7 @@ def test_kill_and_resume_continues(tmp_path, optimizer, after):
     result = run(again)
     assert state(tmp_path, "killed") == state(tmp_path, "whole")
     assert len(living.engine.requests) == n_calls - after, "nothing paid twice"
-    assert len(dying.engine.requests) == after + 1
+    assert after + 1 <= len(dying.engine.requests) <= after + 2, "at most one more was on its way"
     assert result.spent["calls"] == expected.spent["calls"]
     assert result.groups[0].metric_calls == expected.groups[0].metric_calls
 
@@ -161,18 +162,23 @@ def test_each_predictor_receives_only_its_own_feedback(tmp_path):
             assert "Deciding notes that were dropped" not in prompt
 
 
-def test_a_predictor_never_called_is_skipped_and_counted(tmp_path):
+@pytest.mark.parametrize("optimizer", ["gepa", "bootstrap-rs", pytest.param("mipro", marks=pytest.mark.slow)])
+def test_a_predictor_never_called_is_skipped_and_counted(tmp_path, optimizer):
     # a second look needs candidates to read and a filter more than it keeps: with 8 facts a KB it is never asked
     small = PaceMakerConfig.parse({"retrieval": {"max_hops": 0}, "agents": {"seeds": 20}}, source="test")
     (tmp_path / "small.json").write_text(json.dumps({"retrieval": {"max_hops": 0}, "agents": {"seeds": 20}}))
     made, lm = compilation(
-        tmp_path, "gepa", stages="all", end_to_end=True, calls=80, config=str(tmp_path / "small.json")
+        tmp_path, optimizer, stages="all", end_to_end=True, calls=90, config=str(tmp_path / "small.json")
     )
     result = run(made)
     assert small.agents.seeds == 20
     assert result.groups[0].uncalled == ("pre_filter.predict",)
     assert lm.engine.calls("pre_filter") == 0
-    assert result.groups[0].after > result.groups[0].before
+    others = result.groups[0].candidates[1:]
+    assert others
+    assert not any("pre_filter.predict" in one.state for one in others), "frozen: no optimizer saw it"
+    if optimizer == "gepa":
+        assert result.groups[0].after > result.groups[0].before
 
 
 def test_gepa_improves_only_predictors_that_the_examples_reached():
@@ -272,45 +278,3 @@ def refused(tmp_path, says, error=ConfigError, **settings):
 )
 def test_settings_that_do_not_fit(tmp_path, settings, says):
     refused(tmp_path, says, **settings)
-
-
-def test_a_reflection_model_without_key(tmp_path):
-    refused(tmp_path, "OPENAI_API_KEY is not set", MissingKeyError, optimizer="gepa", prompt_backend="openai")
-
-
-def test_a_metric_of_the_wrong_kind(tmp_path):
-    refused(tmp_path, r"returned True \(bool\)", metric=lambda example, prediction, trace=None: True)
-
-
-def settings_for(tmp_path, split, program=None):
-    save_split(split, tmp_path / "other.json")
-    return CompileSettings(
-        "bootstrap", "known", tmp_path / "x", split_file=tmp_path / "other.json", backend="local", program=program
-    )
-
-
-def test_a_split_of_other_data(tmp_path):
-    data = dataset()
-    split = fixed_split(data, **PARTS)
-    other = type(data)("known", data.cases[:-1], "0" * 64)
-    with pytest.raises(DataError, match="made for other data"):
-        prepare(settings_for(tmp_path, split), dataset=other, lm=scripted_lm({}))
-
-
-def test_an_empty_split(tmp_path):
-    split = fixed_split(dataset(), train=(), dev=PARTS["dev"], test=())
-    with pytest.raises(ConfigError, match="the train side of the split has no labelled request"):
-        prepare(settings_for(tmp_path, split), dataset=dataset(), lm=scripted_lm({}))
-
-
-def test_no_split_at_all(tmp_path):
-    settings = CompileSettings("bootstrap", "known", tmp_path / "x")
-    with pytest.raises(ConfigError, match="needs --split-file"):
-        prepare(settings, dataset=dataset(), lm=scripted_lm({}))
-
-
-def test_a_program_of_other_signatures(tmp_path):
-    save_program(PaceMakerProgram(PaceMakerConfig.load("no-planning")), tmp_path / "old", backend="local")
-    split = fixed_split(dataset(), **PARTS)
-    with pytest.raises(ConfigError, match="does not fit config 'paper'"):
-        prepare(settings_for(tmp_path, split, tmp_path / "old"), dataset=dataset(), lm=scripted_lm({}))

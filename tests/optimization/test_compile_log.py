@@ -5,8 +5,8 @@ from pathlib import Path
 
 import dspy
 import pytest
-from known_skill import HINT, compilation, hinted, script
-from scripted import prompt_of, scripted_lm
+from known_skill import HINT, answers, compilation, hinted, in_memory, script
+from scripted import scripted_lm
 from test_compile import dying_script
 from tracked_helpers import all_bytes, client_of, make_template, sqlite_uri
 
@@ -15,8 +15,6 @@ from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.optimization import Budget, CompileLog, Watch, run
 from pace_dspy.optimization.meter import Spent
-from pace_dspy.optimization.snapshot import apply
-from pace_dspy.program import PaceMakerProgram
 from pace_dspy.retrieval import clear_kbs
 from pace_dspy.tracking import Tracker
 
@@ -111,23 +109,6 @@ def test_demos_are_readable_texts(tmp_path, uri):
     text = text_of(client, child, demos[0])
     assert text.startswith("[persona]\n  ")
     assert "[decision]\n  " in text
-
-
-def in_memory(result, config="paper"):
-    """The program that was kept, made from what the run told, without any file."""
-    program = PaceMakerProgram(PaceMakerConfig.load(config))
-    for group in result.groups:
-        apply(program, group.candidates[group.chosen].state)
-    return program
-
-
-def answers(program, examples):
-    """What a program says to every example, and every prompt it sends."""
-    lm = scripted_lm(script(answerer=hinted))
-    with dspy.context(lm=lm):
-        said = [program(**example.inputs()) for example in examples]
-    told = [(one.decision, one.response, one.evidence, one.cited) for one in said]
-    return told, [prompt_of(request) for _, request in lm.engine.requests]
 
 
 def test_the_program_is_loaded_from_mlflow_and_predicts_identically(tmp_path, uri):
