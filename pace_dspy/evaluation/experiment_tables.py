@@ -159,7 +159,11 @@ def estimate_table(estimates: Sequence[tuple[Cell, Estimate]]) -> str:
         sum(one.seconds for _, one in estimates),
         {},
     )
-    return markdown([*lines, ["all", str(total.n_requests), *_expected(total)]])
+    last = ["all", str(total.n_requests), *_expected(total)]
+    known = [price for price in prices if price is not None]
+    if known and total.cost_usd is None:
+        last[-2] = f"{sum(known):.2f} and unknown"
+    return markdown([*lines, last])
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:

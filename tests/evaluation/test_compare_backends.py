@@ -310,6 +310,11 @@ def test_a_run_that_broke_off_does_not_shrink_the_comparison():
     assert shown_of([part]) == [part]
     gone = result("c", error="no\nkey")
     same = result("c", method="hybrid", error="no key")
+    batch = result("d", planned=3)
+    batch.outcome.paused, batch.outcome.rounds = 3, [{"requests": "out/round-1.requests.jsonl"}]
+    assert problems_of([batch])[0].reason == (
+        "3 of 3 requests wait for replies to out/round-1.requests.jsonl; have them answered and start again"
+    )
     assert [(one.backend, one.runs, one.reason) for one in problems_of([whole, part, gone, same])] == [
         ("b", ("oracle-b-s0",), "1 of 2 requests not answered yet"),
         ("c", ("oracle-c-s0", "hybrid-c-s0"), "no key"),

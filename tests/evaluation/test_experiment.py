@@ -123,6 +123,9 @@ def test_without_a_model_or_a_price_nothing_is_invented():
     unknown = estimate(cell(backend="vllm"), REQUESTS, DATA)
     assert unknown.cost_usd is None
     assert "no price known" in estimate_table([(cell(), unknown)])
+    priced = estimate(cell("hybrid", limit=3), REQUESTS, DATA)
+    both = estimate_table([(cell(), unknown), (cell(), replace(priced, cost_usd=0.5))])
+    assert both.splitlines()[-1].split("|")[6].strip() == "0.50 and unknown"
 
 
 def test_measured_means_take_the_place_of_assumptions():
