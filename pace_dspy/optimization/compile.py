@@ -10,6 +10,7 @@ from typing import Any
 
 from pace_dspy.artifacts import PROGRAM_NAME, save_program
 from pace_dspy.optimization.calibrate import calibrate
+from pace_dspy.optimization.forecast import shares
 from pace_dspy.optimization.group_run import GroupRun
 from pace_dspy.optimization.meter import BudgetEnded, Spent
 from pace_dspy.optimization.result import CompileResult, GroupResult
@@ -40,8 +41,8 @@ def run(compilation: Compilation, watch: Watch | None = None) -> CompileResult:
     results: list[GroupResult] = []
     unreached: list[str] = []
     planned = compilation.forecasts if settings.optimizer != NO_OPTIMIZER else ()
-    for number, one in enumerate(planned, start=1):
-        spent.share = _optimizers_share(compilation) * number / len(planned)
+    for one, share in zip(planned, shares(planned), strict=True):
+        spent.share = share
         try:
             watch.say(f"{one.group.name}: {settings.optimizer}, at most {one.plan.metric_calls} metric calls")
             results.append(GroupRun(compilation, one, program, spent, watch).run())
@@ -70,14 +71,6 @@ def run(compilation: Compilation, watch: Watch | None = None) -> CompileResult:
     )
     save_program(thaw(program), settings.out, backend=settings.backend, **manifest_facts(compilation, result))
     return result
-
-
-def _optimizers_share(compilation: Compilation) -> float:
-    """Return the part of minutes and money that the optimizers may use up: the calibration keeps what it needs."""
-    if not compilation.settings.calibrate:
-        return 1.0
-    calls = sum(one.cost.calls for one in compilation.forecasts)
-    return max(0.5, 1 - len(compilation.sets.dev) * 1.5 / max(1, calls))
 
 
 def manifest_facts(compilation: Compilation, result: CompileResult) -> dict[str, Any]:

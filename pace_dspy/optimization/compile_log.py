@@ -189,6 +189,7 @@ def _group_metrics(group: GroupResult) -> dict[str, float]:
     values: dict[str, float | None] = {
         f"before/{place}": group.before,
         f"after/{place}": group.after,
+        f"by_rank/{place}": group.by_rank,
         f"proposals/{place}": max(0, len(group.candidates) - 1),
         f"unusable_proposals/{place}": sum(group.failed_proposals.values()),
         f"metric_calls/{place}": group.metric_calls,

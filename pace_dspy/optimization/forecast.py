@@ -12,7 +12,7 @@ from pace_dspy.backends.profiles import BackendProfile
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.estimate import pool_size
-from pace_dspy.optimization.budget import OptimizerPlan, Size, plan_optimizer
+from pace_dspy.optimization.budget import OptimizerPlan, Size, least_metric_calls, plan_optimizer
 from pace_dspy.optimization.cost import NOTHING, CallSize, Cost, call_size, calls_within, estimate, prompt_cost
 from pace_dspy.optimization.examples import Key, Sets
 from pace_dspy.optimization.groups import Group
@@ -48,11 +48,19 @@ class Material:
 
 @dataclass(frozen=True)
 class Forecast:
-    """One group of stages: what its optimizer will do, and the cost of all of it."""
+    """One group of stages: what its optimizer will do.
+
+    Attributes:
+        group: The group.
+        plan: Options and limits of its optimizer.
+        cost: Of optimizing, lists and proposals included.
+        calibration: Of fitting the threshold afterwards.
+    """
 
     group: Group
     plan: OptimizerPlan
     cost: Cost
+    calibration: Cost = NOTHING
 
 
 def material_of(dataset: Dataset, sets: Sets, recorded: Mapping[Key, Trace] | None) -> Material:
@@ -93,9 +101,23 @@ def forecast(
         ConfigError: The budget cannot do one full proposal of a group.
     """
     parts = [_Part(group, program, settings, material, profile, prompt_profile) for group in groups]
-    share = _share(settings.budget, len(groups))
-    chosen = plans if plans is not None else [part.plan_within(share) for part in parts]
-    return tuple(Forecast(part.group, plan, part.cost(plan)) for part, plan in zip(parts, chosen, strict=True))
+    chosen = plans if plans is not None else _plans(parts, settings.budget)
+    return tuple(
+        Forecast(part.group, plan, part.cost(plan), part.calibration) for part, plan in zip(parts, chosen, strict=True)
+    )
+
+
+def shares(forecasts: Sequence[Forecast]) -> tuple[float, ...]:
+    """Return the part of minutes and money, in (0, 1], that may be used up when each group ends.
+
+    By what the groups are expected to take, calibration last; so a group that is slower than expected cannot use up
+    what the later ones need.
+    """
+    costs = [one.cost for one in forecasts]
+    whole = sum((one.cost + one.calibration for one in forecasts), NOTHING)
+    if not whole.minutes:
+        return tuple(1.0 for _ in costs)
+    return tuple(sum(cost.minutes for cost in costs[: n + 1]) / whole.minutes for n in range(len(costs)))
 
 
 @dataclass(frozen=True)
@@ -109,13 +131,18 @@ class _Part:
     profile: BackendProfile
     prompt_profile: BackendProfile | None
 
+    def least(self) -> Cost:
+        """Return the cost of the least plan there is."""
+        optimizer = self.settings.optimizer
+        calls = None if optimizer == NO_OPTIMIZER else least_metric_calls(optimizer, self.size)
+        return self.cost(plan_optimizer(optimizer, self.size, calls))
+
     def plan_within(self, budget: Budget) -> OptimizerPlan:
         """Return the plan that a budget has room for, proposals and everything else included."""
-        material, settings = self.material, self.settings
-        size = Size(material.n_train, material.n_dev, len(self.group.predictors), settings.max_demos)
+        settings, size = self.settings, self.size
         calls = calls_within(budget, self._examples)
         plan = plan_optimizer(settings.optimizer, size, calls)
-        while not _inside(self.cost(plan), budget):
+        while settings.optimizer != NO_OPTIMIZER and not _inside(self.cost(plan), budget):
             try:
                 plan = plan_optimizer(settings.optimizer, size, int(plan.metric_calls * 0.97))
             except ConfigError:  # the least that can be done; the limits of the run itself still hold
@@ -123,16 +150,25 @@ class _Part:
         return plan
 
     def cost(self, plan: OptimizerPlan) -> Cost:
-        """Return what a plan costs, with lists to be made, proposals and calibration."""
-        settings, material = self.settings, self.material
+        """Return what a plan costs, with lists to be made and proposals."""
+        settings = self.settings
         total = self._examples(plan.expected - plan.repeated) if plan.expected else NOTHING
         if self.group.name in MAKES_LISTS and settings.recorded is None and settings.optimizer != NO_OPTIMIZER:
             total = total + self._lists()
-        if settings.calibrate and "answerer" in self.group.stages:
-            total = total + self._examples(material.n_dev)
         if self.prompt_profile is not None:
             total = total + prompt_cost(self.prompt_profile, plan.proposal_calls)
         return total
+
+    @property
+    def size(self) -> Size:
+        """Its examples."""
+        return Size(self.material.n_train, self.material.n_dev, len(self.group.predictors), self.settings.max_demos)
+
+    @property
+    def calibration(self) -> Cost:
+        """What fitting the threshold costs."""
+        wanted = self.settings.calibrate and "answerer" in self.group.stages
+        return self._examples(self.material.n_dev) if wanted else NOTHING
 
     @cached_property
     def _calls(self) -> tuple[CallSize, ...]:
@@ -195,9 +231,20 @@ def _sizes(
     )
 
 
-def _share(budget: Budget, n_groups: int) -> Budget:
-    return Budget(
-        None if budget.metric_calls is None else budget.metric_calls // n_groups,
-        None if budget.minutes is None else budget.minutes / n_groups,
-        None if budget.usd is None else budget.usd / n_groups,
-    )
+def _plans(parts: Sequence[_Part], budget: Budget) -> list[OptimizerPlan]:
+    """Fit every part into its share: equal parts of the metric calls; minutes and money by what its least plan needs.
+
+    The calibration's minutes and money are set aside first.
+    """
+    least = [part.least() for part in parts]
+    left = sum((part.calibration for part in parts), NOTHING)
+    minutes = None if budget.minutes is None else max(0.0, budget.minutes - left.minutes)
+    usd = None if budget.usd is None else max(0.0, budget.usd - (left.usd or 0.0))
+    whole = sum(cost.minutes for cost in least)
+    plans = []
+    for part, cost in zip(parts, least, strict=True):
+        share = cost.minutes / whole if whole else 1 / len(parts)
+        calls = None if budget.metric_calls is None else budget.metric_calls // len(parts)
+        own = Budget(calls, None if minutes is None else minutes * share, None if usd is None else usd * share)
+        plans.append(part.plan_within(own))
+    return plans

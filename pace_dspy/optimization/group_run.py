@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from statistics import fmean
 from typing import Any
 
 import dspy
 
 from pace_dspy.evaluation.answers import DecisionScores
+from pace_dspy.modules.off import KeepFirst
 from pace_dspy.optimization.budget import reserved_calls
 from pace_dspy.optimization.examples import Sets
-from pace_dspy.optimization.forecast import Forecast
+from pace_dspy.optimization.forecast import MAKES_LISTS, Forecast
 from pace_dspy.optimization.groups import examples_for
 from pace_dspy.optimization.ledger import Candidate, Ledger
 from pace_dspy.optimization.meter import Meter, MeteredAdapter, Spent, Stop, unstopped
@@ -67,6 +69,7 @@ class GroupRun:
             before = unstopped(lambda: score_examples(student, sets.dev, scorer, self.settings.threads))
             ledger = Ledger(sets.dev, self.meter, self._tell)
             ledger.add(student, before.scores)
+            by_rank = self._by_rank(sets) if self.group.name in MAKES_LISTS else None
             uncalled = tuple(name for name, n in before.calls.items() if not n)
             skipped = _nothing_to_do(before, uncalled)
             if skipped is None:
@@ -83,6 +86,7 @@ class GroupRun:
             dropped=sets.dropped,
             before=before.mean,
             after=best.score,
+            by_rank=by_rank,
             decisions_before=before.decisions,
             decisions_after=decisions,
             candidates=tuple(ledger.candidates),
@@ -137,6 +141,12 @@ class GroupRun:
             seed=self.settings.seed,
             threads=self.settings.threads,
         )
+
+    def _by_rank(self, sets: Sets) -> float:
+        """Return what a filter would score that keeps the first facts by rank: a filter must beat that to be of use."""
+        student = self.group.student(self.program)
+        setattr(student, self.group.name, KeepFirst(getattr(self.program, self.group.name).keep))
+        return fmean(float(self.metric(example, student(**example.inputs()), None)) for example in sets.dev)
 
     def _decisions(self, sets: Sets, best: Candidate) -> DecisionScores:
         """Return the decision metrics of the kept program on dev; its replies are in the cache."""

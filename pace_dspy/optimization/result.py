@@ -23,6 +23,7 @@ class GroupResult:
         dropped: Examples left out, by reason.
         before: Mean dev score before, in [0, 1].
         after: Mean dev score of the program that was kept.
+        by_rank: Mean dev score of keeping the first facts by rank (filters), ``None`` elsewhere.
         decisions_before: Decision metrics on dev before (answerer and end to end).
         decisions_after: And after.
         candidates: All candidates scored on the whole dev side; number 0 is the program as it was.
@@ -41,6 +42,7 @@ class GroupResult:
     dropped: Mapping[str, int]
     before: float
     after: float
+    by_rank: float | None
     decisions_before: DecisionScores
     decisions_after: DecisionScores
     candidates: tuple[Candidate, ...]
@@ -73,9 +75,10 @@ class GroupResult:
     def to_text(self) -> str:
         """Return one line."""
         kept = f"kept number {self.chosen}" if self.changed else "unchanged"
+        rank = "" if self.by_rank is None else f"; the first by rank would score {self.by_rank:.3f}"
         end = self.skipped or self.stopped
         return (
-            f"dev score {self.before:.3f} -> {self.after:.3f} ({self.n_dev} examples), "
+            f"dev score {self.before:.3f} -> {self.after:.3f} ({self.n_dev} examples{rank}), "
             f"{max(0, len(self.candidates) - 1)} proposals tried, {kept}, {self.metric_calls} metric calls"
             + (f", {sum(self.failed_proposals.values())} proposals unusable" if self.failed_proposals else "")
             + (f"; never called: {', '.join(self.uncalled)}" if self.uncalled else "")

@@ -70,7 +70,7 @@ class Compilation:
     @property
     def cost(self) -> Cost:
         """Estimate for all of it."""
-        return sum((one.cost for one in self.forecasts), NOTHING)
+        return sum((one.cost + one.calibration for one in self.forecasts), NOTHING)
 
     def describe(self) -> dict[str, str]:
         """Return label -> line: what will be done and what it costs, for the dry run."""

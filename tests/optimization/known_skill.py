@@ -146,8 +146,8 @@ def in_memory(result, config="paper"):
 
 
 def answers(program, examples):
-    """What a program says to every example, and every prompt it sends: every stage needs the hint."""
-    lm = scripted_lm(script(pre_filter=hinted, post_filter=hinted, answerer=hinted))
+    """What a program says to every example, and every prompt it sends; the answerer needs the hint."""
+    lm = scripted_lm(script(answerer=hinted))
     with dspy.context(lm=lm):
         said = [program(**example.inputs()) for example in examples]
     told = [(one.decision, one.response, one.evidence, one.cited) for one in said]

@@ -128,3 +128,7 @@ def test_filters_learn_on_frozen_lists_with_one_call_a_sample(tmp_path):
     assert [group.name for group in result.groups] == ["pre_filter", "post_filter"]
     assert [lm.engine.calls(stage) for stage in ("planner", "views", "answerer")] == [n, n, 0]
     assert result.groups[0].skipped
+    for group in result.groups:
+        assert 0.0 <= group.by_rank <= 1.0
+        assert f"the first by rank would score {group.by_rank:.3f}" in group.to_text()
+    assert result.groups[1].before < result.groups[1].by_rank, "this one is worse than the order it was shown"
