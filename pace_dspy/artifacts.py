@@ -113,13 +113,20 @@ def fingerprint(source: Path) -> str:
 
 
 def _calibrate(program: PaceMakerProgram, manifest: dict[str, Any], backend: str, path: Path, warn: Any) -> None:
-    """Set the answerer's threshold where the backend can measure what it is compared with."""
+    """Set the answerer's threshold where the backend can measure what it is compared with: the same model's odds."""
     calibration = manifest.get("calibration")
     if not calibration or not isinstance(program.answerer, Answerer):
         return
     if backend in PROFILES and not PROFILES[backend].supports_logprobs:
         if warn is not None:
             warn(f"program {path} has a calibrated decision, which backend {backend!r} cannot measure: not used")
+        return
+    if manifest.get("backend") != backend:
+        if warn is not None:
+            warn(
+                f"program {path} has a decision calibrated on backend {manifest.get('backend')!r}: not used on "
+                f"{backend!r}; fit it anew with `pace-dspy compile --optimizer none --calibrate --program ...`"
+            )
         return
     program.answerer.threshold = float(calibration["threshold"])
 

@@ -57,9 +57,7 @@ class Pace:
     def to_text(self) -> str:
         """Return how far it is, as ``87 of about 166 examples, 9 min left``."""
         left = self.left_s()
-        return f"{self.done} of about {self.total} examples" + (
-            "" if left is None else f", about {left / 60:.0f} min left"
-        )
+        return f"{self.done} of about {self.total} examples" + ("" if left is None else f", {_minutes(left)} left")
 
 
 @contextmanager
@@ -88,7 +86,7 @@ def compile_progress(
             nonlocal last_line
             pace.scored(group, done)
             left = pace.left_s()
-            shown = "" if left is None else f"{left / 60:.0f} min left"
+            shown = "" if left is None else f"{_minutes(left)} left"
             bar.update(task, completed=pace.done, total=pace.total, description=group, left=shown)
             if not stderr.is_terminal and time.monotonic() - last_line >= LINE_EVERY_S:
                 last_line = time.monotonic()
@@ -100,6 +98,10 @@ def compile_progress(
                 on_candidate(group, made)
 
         yield Watch(say, candidate, scored)
+
+
+def _minutes(seconds: float) -> str:
+    return "less than a minute" if seconds < 60 else f"about {seconds / 60:.0f} min"
 
 
 class _Seen:

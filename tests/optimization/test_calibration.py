@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import dspy
 import pytest
@@ -14,6 +15,8 @@ from pace_dspy.backends.logprobs import choice_probabilities
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.errors import ConfigError
 from pace_dspy.optimization import Measured, fit_threshold, run
+from pace_dspy.optimization.snapshot import snapshot
+from pace_dspy.program import PaceMakerProgram
 
 LABELS = ("conflict", "non_conflict")
 
@@ -108,7 +111,7 @@ def make_blind(tmp_path, **settings):
     profile = get_profile("openai-compatible", fields)
     engine = ProbabilityEngine(script(answerer=never))
     lm = BackendLM(profile, "openai/scripted", identity="blind@test", engine=engine)
-    return compilation(tmp_path, "bootstrap", lm=lm, **settings)
+    return compilation(tmp_path, settings.pop("optimizer", "bootstrap"), lm=lm, **settings)
 
 
 def test_calibration_is_fitted_saved_loaded_and_applied(tmp_path):
@@ -135,6 +138,37 @@ def test_calibration_is_fitted_saved_loaded_and_applied(tmp_path):
     other = load_program(tmp_path / "made", PaceMakerConfig(), backend="openai", warn=said.append)
     assert other.answerer.threshold is None
     assert "cannot measure" in said[0]
+
+
+def test_the_threshold_of_another_model_is_not_used(tmp_path):
+    made, _ = make_blind(tmp_path, calibrate=True, n_distractors=0)
+    run(made)
+    said = []
+    carried = load_program(tmp_path / "made", PaceMakerConfig(), backend="vllm", warn=said.append)
+    assert carried.answerer.threshold is None
+    assert "calibrated on backend 'openai-compatible': not used on 'vllm'; fit it anew with" in said[0]
+    assert "was compiled on backend 'openai-compatible' and now runs on 'vllm'" in said[1]
+
+
+def test_the_threshold_alone_is_fitted_and_no_prompt_changes(tmp_path):
+    made, lm = make_blind(tmp_path, calibrate=True, n_distractors=0, optimizer="none")
+    result = run(made)
+    assert (result.groups, result.changed) == ((), True)
+    assert result.calibration.threshold == pytest.approx(0.2)
+    assert len(lm.engine.requests) == len(made.sets.dev) == made.cost.calls
+    loaded = load_program(tmp_path / "made", PaceMakerConfig(), backend="openai-compatible")
+    assert snapshot(loaded) == snapshot(PaceMakerProgram())
+    assert loaded.answerer.threshold == pytest.approx(0.2)
+
+
+def test_end_to_end_the_threshold_is_fitted_on_the_programs_own_evidence(tmp_path):
+    made, lm = make_blind(tmp_path, calibrate=True, end_to_end=True, stages="answerer", config="lite")
+    result = run(made)
+    assert result.calibration.n == len(made.sets.dev)
+    measured = [prompt_of(request) for _, request in lm.engine.requests if request.config.logprobs is not None]
+    assert len(measured) == len(made.sets.dev)
+    # ten facts of evidence as `lite` shows them, not gold facts and distractors
+    assert all(len(re.findall(r"^\[\d+\] ", prompt, flags=re.M)) == 10 for prompt in measured)
 
 
 def test_nothing_is_measured_unless_asked(tmp_path):

@@ -3,13 +3,18 @@
 import json
 
 import pytest
+from hash_embedder import HashEmbedder
+from scripted import GOOD, scripted_lm
+from tracked_helpers import client_of, sqlite_uri
 from typer.testing import CliRunner
 
 from pace_dspy.artifacts import save_program
 from pace_dspy.cli.app import app
+from pace_dspy.cli.compile_progress import Pace
 from pace_dspy.errors import ConfigError, MissingKeyError
 from pace_dspy.optimization.snapshot import PredictorState, apply
 from pace_dspy.program import PaceMakerProgram
+from pace_dspy.retrieval import clear_kbs
 
 
 def call(*arguments):
@@ -96,3 +101,90 @@ def test_bad_input_is_refused_in_one_line(tmp_path, monkeypatch, arguments, erro
     assert isinstance(failed.exception, error)
     assert says in str(failed.exception)
     assert "\n" not in str(failed.exception)
+
+
+# ---------------------------------------------------------------- the whole command, on a scripted model
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    monkeypatch.setattr("pace_dspy.optimization.setup.make_lm", lambda *_: scripted_lm(GOOD))
+    monkeypatch.setattr("pace_dspy.optimization.setup.make_embedder", lambda _: HashEmbedder())
+    monkeypatch.setattr("pace_dspy.cli.compile.preflight", lambda *_: None)
+    yield
+    clear_kbs()
+
+
+def compile_labeled(tmp_path, *arguments):
+    return call(
+        "compile", "--out", tmp_path / "made", "--work", tmp_path / "work", "--optimizer", "labeled", "--limit", 4,
+        "--backend", "openai-compatible", "--index", tmp_path / "indexes", *arguments,
+    )  # fmt: skip
+
+
+def test_a_tracked_compile_by_its_flags_and_its_lines(tmp_path, monkeypatch, offline):
+    uri = sqlite_uri(tmp_path / "store")
+    (tmp_path / "store").mkdir()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    done = compile_labeled(tmp_path, "--experiment", "tuned", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    (group,) = found["groups"]
+    lines = done.stderr.splitlines()
+    assert "answerer: labeled, at most 300 metric calls" in lines
+    first, second = (line for line in lines if " on dev" in line and "of about" in line)
+    assert first.startswith(f"answerer: as it was, {group['before']:.3f} on dev; 4 of about 8 examples")
+    assert second.startswith(f"answerer: candidate 1 {group['candidates'][1]['score']:.3f} on dev (")
+    assert f"as it was {group['before']:.3f}), 3 demos, instructions as they were; 8 of about 8 examples" in second
+    assert any(line.startswith("logged to MLflow; the program is runs:/") for line in lines)
+    client = client_of(uri)
+    (experiment,) = [one for one in client.search_experiments() if one.name == "tuned"]
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.data.tags["pace.kind"] for run in runs) == ["candidate", "candidate", "compile"]
+    assert found["tracked"] == f"runs:/{runs[-1].data.tags.get('mlflow.parentRunId', runs[-1].info.run_id)}/program"
+    shown = call("program", "show", found["tracked"])
+    assert shown.exit_code == 0
+    assert f"answerer {group['before']:.3f} -> {group['after']:.3f} on dev" in shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--no-track"], ["--no-track", "--experiment", "tuned"]])
+def test_nothing_is_logged_unless_asked(tmp_path, monkeypatch, offline, arguments):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/none.db")
+    done = compile_labeled(tmp_path, *arguments)
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "none.db").exists()
+    assert "MLflow" not in done.stderr
+
+
+def test_trouble_of_the_store_is_one_line_and_the_exit_is_0(tmp_path, monkeypatch, offline):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    done = compile_labeled(tmp_path, "--track", "--json")
+    assert done.exit_code == 0, done.output
+    assert sum("MLflow" in line for line in done.stderr.splitlines()) == 1
+    assert json.loads(done.stdout)["tracked"] is None
+    assert (tmp_path / "made" / "program.json").is_file()
+
+
+def test_the_threshold_alone_is_refused_without_probabilities(tmp_path, offline, monkeypatch):
+    lm = scripted_lm(GOOD, supports_logprobs="false")
+    monkeypatch.setattr("pace_dspy.optimization.setup.make_lm", lambda *_: lm)
+    refused = compile_labeled(tmp_path, "--optimizer", "none", "--calibrate")
+    assert "needs token log-probabilities" in str(refused.exception)
+    assert lm.engine.requests == []
+
+
+def test_the_time_left_follows_the_pace_of_the_last_examples():
+    now = [0.0]
+    pace = Pace({"pre_filter": 10, "post_filter": 20}, lambda: now[0])
+    assert (pace.left_s(), pace.total) == (None, 30)
+    for done in range(1, 5):
+        now[0] += 6.0
+        pace.scored("pre_filter", done)
+    assert pace.left_s() == pytest.approx(26 * 6.0)
+    assert pace.to_text() == "4 of about 30 examples, about 3 min left"
+    now[0] += 6.0
+    pace.scored("post_filter", 1)  # the first group ended early: its 10 count as done
+    assert pace.done == 11
+    pace.scored("post_filter", 25)  # more than expected
+    assert (pace.done, pace.total) == (35, 35)
+    assert pace.to_text() == "35 of about 35 examples, less than a minute left"
