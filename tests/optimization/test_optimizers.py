@@ -62,11 +62,11 @@ def assert_no_demo_holds_a_whole_kb(program):
         *(("bootstrap-rs", fault) for fault in ("pre_filter", "post_filter", "answerer")),
         ("bootstrap", "post_filter"),
         pytest.param("mipro", "post_filter", marks=pytest.mark.slow),
-        pytest.param("simba", "post_filter", marks=pytest.mark.slow),
+        pytest.param("simba", "answerer", marks=pytest.mark.slow),  # needs examples that are right already
     ],
 )
 def test_only_the_stage_at_fault_improves(tmp_path, optimizer, fault):
-    made, _ = compilation(tmp_path, optimizer, lm=scripted_lm(script(**{fault: hinted})), stages="all", calls=900)
+    made, _ = compilation(tmp_path, optimizer, lm=scripted_lm(script(**{fault: hinted})), stages="all", calls=1500)
     before = snapshot(made.program)
     result = run(made)
     loaded = load_program(tmp_path / "made", PaceMakerConfig(), backend="openai-compatible")

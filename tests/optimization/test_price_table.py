@@ -1,5 +1,6 @@
 """What compiling costs on PACE: sizes of the sides, one line by hand, and the script that prints it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from pace_dspy.backends.adapter import PaceAdapter
 from pace_dspy.backends.profiles import get_profile
 from pace_dspy.evaluation.entries import parse_entry
+from pace_dspy.optimization import OPTIMIZERS
 from pace_dspy.optimization.cost import call_size
 from pace_dspy.optimization.price_table import FACT_CHARS, pace_material, price_rows, table_lines
 from pace_dspy.program import PaceMakerProgram
@@ -82,3 +84,23 @@ def test_the_script_prints_the_table_and_refuses_nonsense():
     refused = call("--backend", "nobody")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "unknown backend 'nobody'" in refused.stderr
+
+
+README = Path(__file__).parents[2] / "README.md"
+NAMES = {"all stages one by one": "all", "answerer": "answerer", "filters": "filters", "end to end": "end to end"}
+
+
+def test_the_readmes_numbers_are_those_of_the_script():
+    rows = rf"^\| ([a-z ]+), `({'|'.join(OPTIMIZERS)})` \| (.*) \|$"
+    lines = re.findall(rows, README.read_text(encoding="utf-8"), flags=re.M)
+    assert len(lines) >= 5
+    optimizers = list(dict.fromkeys(optimizer for _, optimizer, _ in lines))
+    entries = [parse_entry("openai"), parse_entry("gemini")]
+    computed = price_rows(pace_material(300), entries, optimizers, proposals=10)
+    found = {(row.stages, row.optimizer): row for row in computed}
+    for stages, optimizer, cells in lines:
+        row = found[NAMES[stages], optimizer]
+        cost = row.costs["openai"]
+        tokens = f"{cost.prompt_tokens / 1e6:.1f} M, {cost.completion_tokens / 1e6:.2f} M"
+        money = [f"${one.usd:,.2f}" for one in row.costs.values()]
+        assert cells.split(" | ") == [f"{sum(plan.expected for plan in row.plans):,}", tokens, *money]
