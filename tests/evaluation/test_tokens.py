@@ -155,7 +155,7 @@ def test_the_command_says_that_it_estimates(tmp_path, monkeypatch, capsys):
     )
     tokens.main()
     said, found = capsys.readouterr().out, json.loads(out.read_text())
-    assert "20 requests; tokens estimated (characters / 3)" in said
+    assert "20 requests; tokens estimated from characters" in said
     assert [(row["config"], row["style"]) for row in found["rows"]] == [
         ("lite", s) for s in ("ours", "ids", "provenance")
     ]
