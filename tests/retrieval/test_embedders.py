@@ -141,3 +141,21 @@ def test_sentence_transformer_needs_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'pace-dspy\[hub\]'"):
         make_embedder("st:anything")
+
+
+@pytest.mark.parametrize(("text", "threads"), [("", None), ("1", 1), (" 4,2", 4), ("0", None), ("many", None)])
+def test_threads_of_the_process_are_kept(text, threads, monkeypatch):
+    made = {}
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    monkeypatch.setattr("pace_dspy.backends.weights.resolve", lambda name: name)
+    monkeypatch.setattr(
+        "pace_dspy.retrieval.embedders.factory.MiniLMEmbedder", lambda *paths, threads: made.update(threads=threads)
+    )
+    make_embedder("minilm")
+    assert made == {"threads": threads}
+
+
+def test_minilm_gives_the_same_on_other_threads(minilm, minilm_files):
+    texts = [f"{text} {number}" for number in range(40) for text in TEXTS]
+    other = MiniLMEmbedder(*minilm_files, threads=2)
+    np.testing.assert_allclose(minilm.embed_documents(texts), other.embed_documents(texts), atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from pace_dspy.errors import ConfigError
@@ -34,7 +35,14 @@ def make_embedder(spec: str = "minilm") -> Embedder:
 def _minilm(_: str) -> Embedder:
     from pace_dspy.backends import weights
 
-    return MiniLMEmbedder(weights.resolve("embedder_onnx"), weights.resolve("embedder_tokenizer"))
+    paths = weights.resolve("embedder_onnx"), weights.resolve("embedder_tokenizer")
+    return MiniLMEmbedder(*paths, threads=_threads(os.environ.get("OMP_NUM_THREADS", "")))
+
+
+def _threads(text: str) -> int | None:
+    """Return the threads that a process may use, ``None`` for all cores; a Ray worker is given one a CPU it holds."""
+    first = text.split(",")[0].strip()
+    return int(first) if first.isascii() and first.isdigit() and int(first) else None
 
 
 def _openai(rest: str) -> Embedder:
