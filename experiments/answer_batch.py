@@ -2,7 +2,7 @@
 
 The third road beside ``pace-dspy batch submit`` and ``vllm run-batch``: prompts of ``DIR/round-N.requests.jsonl`` are
 sent one by one, replies land in ``DIR/round-N.responses.jsonl``. A stopped start continues. Exit status 3 when no round
-is open, so that a shell loop knows when to end.
+is open, so that a shell loop knows when to end; 1 when no prompt was answered, or a start stopped early.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def main() -> int:
     add("--concurrency", type=int, help="requests in flight (default: the backend's slots)")
     add("--max-usd", type=float, help="stop after this much money")
     given = parser.parse_args()
+    if given.concurrency is not None and given.concurrency < 1:
+        parser.error(f"--concurrency must be at least 1, received {given.concurrency}")
     try:
+        limits = Limits(given.max_usd)
         its = last_round(given.folder)
         if read_lines(its.responses):
             say(f"no round is open in {its.requests.parent}: round {its.number} has its replies")
@@ -50,17 +53,19 @@ def main() -> int:
                 note = f"round {its.number}, failed {outcome.failed}, ${outcome.cost_usd:.2f}"
                 bar.update(bar.task_ids[0], completed=outcome.ended, description=note)
 
-            limits = Limits(given.max_usd)
             outcome = answer_round(its, lm, concurrency=given.concurrency, limits=limits, on_row=on_row)
     except PaceError as exc:
         fail(str(exc), exc.exit_code)
     except KeyboardInterrupt:
         abandon()
     if outcome.stopped:
-        say(f"stopped early: {outcome.stopped}; start again to continue")
+        say(f"stopped early: {outcome.stopped}{'' if outcome.interrupted else '; start again to continue'}")
         return 130 if outcome.interrupted else 1
-    say(f"round {its.number}: {outcome.planned - outcome.failed} of {outcome.planned} answered in {its.responses}")
-    return 0
+    answered = outcome.planned - outcome.failed
+    kinds = ", ".join(f"{count} {kind}" for kind, count in outcome.failures.items())
+    failed = f"; failed: {kinds}" if kinds else ""
+    say(f"round {its.number}: {answered} of {outcome.planned} answered in {its.responses}{failed}")
+    return 0 if answered else 1
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from pace_dspy.backends.preflight import check_server
 from pace_dspy.backends.reply import Unusable, json_objects, reply_text, validate
 from pace_dspy.backends.requests import build_request
 from pace_dspy.backends.usage import request_log
-from pace_dspy.errors import BackendError, ReplyError, WindowError
+from pace_dspy.errors import BackendError, ConfigError, ReplyError, WindowError
 from pace_dspy.modules.answerer import Answerer
 from pace_dspy.modules.base import StageAgent, numbered
 from pace_dspy.modules.evidence import PostHopFilter, PreHopFilter
@@ -47,6 +47,8 @@ Outcome = Literal["pass", "fail", "untold"]
 LARGE_WINDOW = 40_000
 """Windows above this are not filled: that would cost money or minutes."""
 WRITTEN_TOKENS = 64
+FIRST = "model and window"
+"""The check that is never left out."""
 _CODES = ("AMBER", "BIRCH", "COBALT", "DAHLIA", "EMBER", "FALCON", "GARNET", "HAZEL")
 
 
@@ -93,13 +95,18 @@ def run_checks(
     Raises:
         BackendError: The server cannot be reached, refuses the key, or does not serve the model: nothing else is
             worth asking.
+        ConfigError: ``in_flight`` below 1, or no check is called like ``only``.
     """
-    first = _check("model and window", _served, lm)
+    if in_flight < 1:
+        raise ConfigError(f"prompts in flight must be at least 1, received {in_flight}")
+    steps = [(name, step) for name, step in _steps(in_flight) if not only or any(part in name for part in only)]
+    if not steps and not any(part in FIRST for part in only):
+        known = ", ".join([FIRST, *(name for name, _ in _steps(in_flight))])
+        raise ConfigError(f"no check is called like {', '.join(only)}; there are: {known}")
+    first = _check(FIRST, _served, lm)
     on_check(first)
     done = [first]
-    for name, step in _steps(in_flight):
-        if only and not any(part in name for part in only):
-            continue
+    for name, step in steps:
         try:
             done.append(_check(name, step, lm))
         except BackendError as exc:

@@ -100,7 +100,7 @@ def map_error(exc: Exception, lm: Any) -> BackendError:
 
 def readable(text: str) -> str:
     """Return an error text in one line: lm15's advice for its own API removed, pages and envelopes opened."""
-    with contextlib.suppress(ValueError, LookupError, TypeError):
+    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
         text = str(json.loads(text)["error"]["message"])
     for mark in _GUIDANCE:
         text = text.split(mark)[0]

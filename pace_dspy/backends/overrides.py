@@ -22,12 +22,13 @@ from pace_dspy.errors import ConfigError
 ANSWER_PREFIX = "answer."
 
 
-def parse_settings(items: Sequence[str], source: str = "--set") -> dict[str, str]:
+def parse_settings(items: Sequence[str], source: str = "--set", joint: str = " ") -> dict[str, str]:
     """Return ``KEY=VALUE`` texts as a mapping; of repeats the last holds.
 
     Args:
         items: The texts.
         source: Where they come from, for messages.
+        joint: What stands between that and a setting.
 
     Raises:
         ConfigError: Not of that form, or an unknown key; the message lists the known ones.
@@ -36,9 +37,8 @@ def parse_settings(items: Sequence[str], source: str = "--set") -> dict[str, str
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(
-                f"{source} takes KEY=VALUE, such as {source} temperature=0.2 (received {_key_only(item)!r})"
-            )
+            example = f"{source}{joint}temperature=0.2"
+            raise ConfigError(f"{source} takes KEY=VALUE, such as {example} (received {_key_only(item)!r})")
         settings[key.strip()] = value.strip()
     return check_settings(settings, source)
 

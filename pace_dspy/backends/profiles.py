@@ -131,7 +131,7 @@ def resolve_connection(profile: BackendProfile, environ: Mapping[str, str]) -> C
         raise _missing(profile, "key", profile.key_env, "or choose a backend that needs none: local, ollama, vllm")
     if base_url is not None:
         check_address(base_url, f"backend {profile.name}: {source}", profile.key_env or "a proxy of your own")
-    _check_key(profile, api_key)
+    check_key(api_key, profile.name, profile.key_env)
     prefix = f"{profile.provider}/"
     return Connection(
         model=prefix + model.removeprefix(prefix), base_url=base_url and base_url.rstrip("/"), api_key=api_key
@@ -162,11 +162,15 @@ def _means_nothing(setting: str, value: object) -> bool:
     return str(value).lower() in ({"null"} if setting == "schema_form" else {"none", "null"})
 
 
-def _check_key(profile: BackendProfile, api_key: str | None) -> None:
+def check_key(api_key: str | None, backend: str, key_env: str | None) -> None:
+    """Refuse a key that no HTTP header can hold.
+
+    Raises:
+        ConfigError: It is one; the key is not shown.
+    """
     if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
         raise ConfigError(
-            f"backend {profile.name}: the key in {profile.key_env} holds a space, line break or non-ASCII character; "
-            "set it again"
+            f"backend {backend}: the key in {key_env} holds a space, line break or non-ASCII character; set it again"
         )
 
 

@@ -30,6 +30,7 @@ from pace_dspy.errors import (
     AuthError,
     BackendError,
     BackendTimeoutError,
+    BadRequestError,
     BadSettingError,
     ConfigError,
     RateLimitError,
@@ -119,7 +120,7 @@ def answer_round(
         on_row: See `pace_dspy.evaluation.flight.run_work`.
 
     Returns:
-        The outcome; ``failed`` prompts are in the file as failures, and go into the next round.
+        The outcome; ``failed`` prompts are in the file as failures, and go into the next round unless refused.
 
     Raises:
         ConfigError: The round asks another model, the backend has no chat-completions server, or another process is
@@ -157,7 +158,8 @@ def answer_one(post: Post, lm: BackendLM, prompt: Prompt) -> dict[str, Any]:
             line = response_line(prompt.custom_id, reply.status_code, _json(lm.scrub(reply.text)))
             outcome = outcome_of(line)
             if isinstance(outcome, Reply):
-                return _row(line, None, lm.profile.cost_usd(*outcome.usage))
+                final = None if outcome.status == 200 else error_of(_refused(reply, lm))
+                return _row(line, final, lm.profile.cost_usd(*outcome.usage))
             kind = RateLimitError if reply.status_code == 429 else ServerError
             error, waited = kind(str(outcome), backend=lm.profile.name), _retry_after(reply)
         if attempt <= lm.profile.num_retries:
@@ -174,6 +176,13 @@ def _refusal(reply: httpx.Response, lm: BackendLM) -> BackendError | None:
     if status in {404, 405}:
         return BadSettingError(f"HTTP {status}: {said}", backend=lm.profile.name, remedy="Check base_url and model")
     return None
+
+
+def _refused(reply: httpx.Response, lm: BackendLM) -> BackendError:
+    """Return the error of a prompt that is refused for good; its line is kept, and nothing is asked again."""
+    return BadRequestError(
+        f"HTTP {reply.status_code}: {readable(lm.scrub(reply.text[:2000]))}", backend=lm.profile.name
+    )
 
 
 def _row(line: dict[str, Any] | None, error: dict[str, Any] | None, cost_usd: float | None) -> dict[str, Any]:

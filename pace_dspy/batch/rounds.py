@@ -16,6 +16,7 @@ from pace_dspy.errors import ConfigError
 from pace_dspy.evaluation.flight import Limits, Outcome
 from pace_dspy.evaluation.scores import Key
 
+_HOW_AGAIN = "to have a round answered again, delete its round-N.responses.jsonl"
 AGENTS = ""
 """Role of the model that all stages ask: its rounds lie in the folder itself, those of others below it."""
 
@@ -56,6 +57,8 @@ class Rounds:
             notes = [folder.note for folder in folders if folder.note is not None]
             outcome = work(replace(limits, max_usd=None, max_outages=None))
             outcome.notes += notes
+            if outcome.failed:
+                outcome.notes.append(_HOW_AGAIN)
             if self._may_go_on(outcome, limits):
                 rounds = [folder.close_round() for folder in folders]
                 outcome.rounds += [its.to_dict() for its in rounds if its is not None]
@@ -67,7 +70,6 @@ class Rounds:
         if outcome.interrupted:
             return False
         if outcome.stopped is not None and outcome.stopped != out_of_time:
-            outcome.notes.append("to have a round answered again, delete its round-N.responses.jsonl")
             return False
         spent = sum(spent_usd(lm) for lm in self.lms)
         reached = replace(limits, max_minutes=None).reached(spent, 0.0)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from pace_dspy.backends.addresses import check_address
 from pace_dspy.backends.failures import readable
+from pace_dspy.backends.profiles import check_key
 from pace_dspy.backends.remote import is_loopback
 from pace_dspy.backends.transport import HIDDEN
 from pace_dspy.batch.files import OpenRound, used
@@ -34,11 +35,12 @@ from pace_dspy.errors import (
 from pace_dspy.evaluation.store import write_atomic
 
 if TYPE_CHECKING:
-    from openai.types import Batch
+    from openai.types import Batch, FileObject
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_ENV = "OPENAI_API_KEY"
 TIMEOUT_S = 120.0
+_CHECK_ADDRESS = "Check --base-url: it ends in /v1"
 ENDED = ("completed", "expired", "cancelled")
 """States of a batch in which its files hold all replies that there will be."""
 
@@ -85,7 +87,7 @@ class BatchService:
 
     Raises:
         MissingKeyError: The variable is not set.
-        ConfigError: The address cannot be used.
+        ConfigError: The address cannot be used, or no HTTP header can hold the key.
     """
 
     def __init__(self, environ: Mapping[str, str], *, base_url: str = BASE_URL, key_env: str = KEY_ENV) -> None:
@@ -97,6 +99,7 @@ class BatchService:
                 backend="batch",
                 remedy=f"Run: export {key_env}=..., or name another variable with --key-env",
             )
+        check_key(self._key, "batch", key_env)
         import openai  # a second or two, so only when it is used
 
         self.base_url = base_url.rstrip("/")
@@ -118,9 +121,9 @@ class BatchService:
             uploaded = self._client.files.create(file=(its.requests.name, prompts), purpose="batch")
             # Made once at most: a second attempt after a lost answer could be paid twice.
             batch = self._client.with_options(max_retries=0).batches.create(
-                input_file_id=uploaded.id, endpoint=URL, completion_window="24h"
+                input_file_id=self._id(uploaded), endpoint=URL, completion_window="24h"
             )
-        receipt = Receipt(batch_id=batch.id, base_url=self.base_url)
+        receipt = Receipt(batch_id=self._id(batch), base_url=self.base_url)
         with used(its.requests):
             write_atomic(receipt_path(its), receipt.model_dump_json(indent=2) + "\n")
         return self._state(batch)
@@ -158,14 +161,25 @@ class BatchService:
     def _content(self, file_id: str) -> str:
         return self._client.files.content(file_id).content.decode("utf-8", errors="replace")
 
+    def _id(self, reply: Batch | FileObject) -> str:
+        """Return the name of what was made or asked for; the client hands on whatever a web page or proxy says."""
+        name = getattr(reply, "id", None)
+        if isinstance(name, str) and name:
+            return name
+        raise self._no_service()
+
+    def _no_service(self) -> BackendError:
+        told = f"{self.base_url} answers, but not as a Batch service does"
+        return BadRequestError(told, backend="batch", remedy=_CHECK_ADDRESS)
+
     def _state(self, batch: Batch) -> BatchState:
-        counts = batch.request_counts
+        batch_id, counts = self._id(batch), batch.request_counts
         problems = (batch.errors.data if batch.errors else None) or []
         said = tuple(
             self._clean(f"line {item.line}: {item.message}" if item.line else f"{item.message}") for item in problems
         )
         return BatchState(
-            batch.id,
+            batch_id,
             batch.status,
             counts.completed if counts else 0,
             counts.failed if counts else 0,
@@ -183,6 +197,8 @@ class BatchService:
             return
         except self._openai.OpenAIError as exc:
             error = self._error(exc)
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            error = self._no_service()
         raise error  # outside, so that no request with its headers hangs on it
 
     def _error(self, exc: Exception) -> BackendError:
@@ -203,7 +219,7 @@ class BatchService:
                 problem, backend="batch", remedy="Check the account's credit" if no_credit else "Try again later"
             )
         if isinstance(exc, openai.APIStatusError) and (status or 0) < 500:
-            return BadRequestError(problem, backend="batch", remedy="Check --base-url: it ends in /v1")
+            return BadRequestError(problem, backend="batch", remedy=_CHECK_ADDRESS)
         return ServerError(problem, backend="batch", remedy="Try again later")
 
 

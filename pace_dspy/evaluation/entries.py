@@ -87,7 +87,7 @@ def parse_entry(text: str, source: str = "--backend") -> BackendEntry:
     names = [item.partition("=")[2].strip() for item in items if item.partition("=")[0].strip() == NAME]
     settings = [item for item in items if item.partition("=")[0].strip() != NAME]
     place = f"{source} {backend}"
-    return _checked(backend, parse_settings(settings, place), names[-1] if names else "", place)
+    return _checked(backend, parse_settings(settings, place, ":"), names[-1] if names else "", place)
 
 
 def entries_of(specs: Sequence[EntrySpec], source: str) -> tuple[BackendEntry, ...]:

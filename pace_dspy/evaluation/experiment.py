@@ -25,6 +25,7 @@ from pace_dspy.evaluation.plan import NO_BACKEND, Plan, chosen_jobs, prepare, se
 from pace_dspy.evaluation.provenance import git_commit
 from pace_dspy.evaluation.run_log import RunLog
 from pace_dspy.evaluation.store import write_atomic
+from pace_dspy.paths import writable_folder
 from pace_dspy.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Experiment:
 
     def run(self, cells: Sequence[Cell], extra: Extra | None = None) -> int:
         """Run what is not finished, then print, report and log everything; returns the exit status."""
-        written = write_configs(cells, self.options.out / "configs")
+        written = write_configs(cells, writable_folder(self.options.out) / "configs")
         results: list[CellResult] = []
         for number, cell in enumerate(written, start=1):
             _say(f"[{number}/{len(written)}] {cell.name}")

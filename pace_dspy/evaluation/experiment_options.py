@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pace_dspy.backends.overrides import parse_own_settings
 from pace_dspy.evaluation.entries import BackendEntry, distinct, entries_of, parse_entry
+from pace_dspy.evaluation.flight import Limits
 from pace_dspy.evaluation.grid import Grid
 from pace_dspy.evaluation.plan import EXECUTORS, RunSettings
 
@@ -42,7 +43,7 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
         argv: Arguments, the process's own by default.
 
     Raises:
-        ConfigError: An unknown backend or setting.
+        ConfigError: An unknown backend or setting, or a limit that is none.
     """
     parser = _parser(grid)
     given = parser.parse_args(argv)
@@ -54,7 +55,9 @@ def parse_options(grid: Grid, argv: Sequence[str] | None = None) -> ExperimentOp
         parser.error("--second-judge-set needs --second-judge")
     if not 0 <= given.trace_share <= 1:
         parser.error(f"--trace-share must be between 0 and 1, received {given.trace_share}")
-    for flag, count in (("--limit", given.limit), ("--sample", given.sample), ("--workers", given.workers)):
+    Limits(given.max_usd, given.max_minutes)
+    for flag in ("--limit", "--sample", "--workers", "--concurrency"):
+        count = getattr(given, flag[2:])
         if count is not None and count < 1:
             parser.error(f"{flag} must be at least 1, received {count}")
     base = RunSettings(

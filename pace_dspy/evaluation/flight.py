@@ -66,11 +66,21 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop early. Money is counted from the profile's prices; unknown prices count as zero."""
+    """When to stop early. Money is counted from the profile's prices; unknown prices count as zero.
+
+    Raises:
+        ConfigError: Money or time is below zero or no number: a limit that nothing reaches.
+    """
 
     max_usd: float | None = None
     max_minutes: float | None = None
     max_outages: int | None = OUTAGE_LIMIT
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit."""
+        for option, value in (("--max-usd", self.max_usd), ("--max-minutes", self.max_minutes)):
+            if value is not None and not value >= 0:
+                raise ConfigError(f"{option} must be 0 or more, received {value}")
 
     def reached(self, cost_usd: float, seconds: float) -> str | None:
         """Return which limit this money or time reaches, ``None`` when neither."""

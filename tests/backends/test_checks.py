@@ -175,4 +175,10 @@ def test_the_script_prints_a_table_and_its_exit_code_tells(script, server, capsy
     assert "error: backend vllm/Qwen/Qwen3-4B-Instruct-2507: http://127.0.0.1:9/v1/models cannot be reached" in (
         capsys.readouterr().err
     )
+    for wrong, told in (
+        (("--only", "nosuch"), "no check is called like nosuch; there are: model and window, "),
+        (("--in-flight", "0"), "prompts in flight must be at least 1, received 0"),
+    ):
+        assert script([*at, *wrong]) == 2
+        assert f"error: {told}" in capsys.readouterr().err
     assert script(["vllm", "--set", "nothing=1"]) == 2

@@ -18,12 +18,14 @@ class BatchServer:
     Attributes:
         states: What ``GET /batches/ID`` says, in order; the last one for ever.
         fail: Path -> (status, error) instead of an answer.
+        raw: Path -> bytes sent with status 200 instead of an answer.
         refused: Numbers of the prompts (from 0) that end in the error file.
         calls: (method, path) of all requests.
         files: Content by file id.
     """
 
-    def __init__(self, states=("completed",), *, fail=None, refused=()):
+    def __init__(self, states=("completed",), *, fail=None, refused=(), raw=None):
+        self.raw = dict(raw or {})
         self.states, self.fail, self.refused = list(states), dict(fail or {}), set(refused)
         self.calls, self.files, self.batches, self.keys = [], {}, {}, set()
 
@@ -86,6 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
             if re.fullmatch(wanted, f"{method} {path}"):
                 error = {"message": f"{message} (key {CANARY})", "type": "error", "param": None, "code": None}
                 return self.send(status, {"error": error})
+        if f"{method} {path}" in owner.raw:
+            return self.send(200, owner.raw[f"{method} {path}"])
         if path == "/files":
             name = f"file-{len(owner.files)}"
             owner.files[name] = uploaded(self.headers["Content-Type"], body)

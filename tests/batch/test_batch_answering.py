@@ -6,6 +6,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+import httpx
 import pytest
 from rounds import MODEL, requests_of, rows_of, said_rounds, what_counts
 from scripted import scripted_lm
@@ -14,8 +15,9 @@ from servers import Fault, LoopbackServer
 from pace_dspy.backends.lm import make_lm
 from pace_dspy.backends.local_server import LocalServer
 from pace_dspy.batch import answering
-from pace_dspy.batch.answering import answer_round
+from pace_dspy.batch.answering import Prompt, answer_one, answer_round
 from pace_dspy.batch.files import last_round
+from pace_dspy.batch.lines import Failure, outcome_of
 from pace_dspy.errors import ConfigError
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "answer_batch.py"
@@ -96,6 +98,43 @@ def test_failures_are_tried_again_then_left_to_the_next_round(run, script, serve
     code, out, _ = run(*COMPATIBLE, limit=2)
     assert code == 0
     assert "round 1: 1 of 2 prompts answered; failed: 1 HTTP 500; asked again: 1" in out
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Fault(500, retry_after="0"), "0 of 1 answered in"),
+        (Fault(400), "failed: 1 BadRequestError"),
+    ],
+)
+def test_a_server_that_answers_no_prompt_is_told_by_the_exit_status(run, script, server, tmp_path, fault, told):
+    run(*COMPATIBLE, limit=1)
+    server.fault = lambda call: fault
+    code, err = script(tmp_path / "r", "--backend", "openai-compatible", "--set", "num_retries=0")
+    assert (code, "0 of 1 answered in" in err, told in err) == (1, True, True), err
+    code, out, _ = run(*COMPATIBLE, limit=1)
+    assert ("not asked again" in out, code) == ((True, 1) if fault.status == 400 else (False, 0)), out
+    assert ("to have a round answered again, delete its" in out) == (fault.status == 400)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--concurrency", "0"), "--concurrency must be at least 1, received 0"),
+        (("--max-usd", "nan"), "--max-usd must be 0 or more, received nan"),
+    ],
+)
+def test_limits_that_are_none_are_refused_before_anything_is_sent(run, script, server, tmp_path, option, told):
+    run(*COMPATIBLE, limit=1)
+    code, err = script(tmp_path / "r", "--backend", "openai-compatible", *option)
+    assert (code, told in err, server.calls) == (2, True, []), err
+
+
+def test_a_reply_nested_without_end_is_a_failure_of_its_prompt(server):
+    lm = make_lm("openai-compatible", {"num_retries": "0"})
+    row = answer_one(lambda body: httpx.Response(200, content=b"[" * 200_000), lm, Prompt("pace-1", {}, 0))
+    assert row["error"]["kind"] == "ServerError"
+    assert isinstance(outcome_of(row["line"]), Failure)
 
 
 def test_the_embedded_model_is_asked_at_its_own_address(run, script, server, tmp_path, monkeypatch):

@@ -124,6 +124,33 @@ def test_refusals_of_the_service_are_one_line(run, cli, tmp_path, fail, exit_cod
     assert not (tmp_path / "r/batch/round-1.batch.json").exists()
 
 
+@pytest.mark.parametrize("reply", [b"<html>sign in</html>", b"[]", b"{}", b"null", b'{"id": 7}'])
+@pytest.mark.parametrize("place", ["POST /files", "POST /batches"])
+def test_a_server_that_is_no_batch_service_is_one_line(run, cli, tmp_path, place, reply):
+    run(limit=1)
+    with BatchServer(raw={place: reply}) as server:
+        code, out, err = cli("batch", "submit", tmp_path / "r", "--base-url", server.url)
+        assert (code, out, "unexpected" in err) == (1, "", False), err
+        assert "answers, but not as a Batch service does. Check --base-url: it ends in /v1" in err
+        receipt = tmp_path / "r/batch/round-1.batch.json"
+        assert not receipt.exists()
+        receipt.write_text(json.dumps({"batch_id": "b", "base_url": server.url}))
+        server.raw = {"GET /batches/b": reply}
+        for command in ("status", "fetch"):
+            code, out, err = cli("batch", command, tmp_path / "r")
+            assert (code, out, "answers, but not as a Batch service does" in err) == (1, "", True), err
+
+
+def test_a_key_that_no_header_can_hold_is_refused(run, cli, tmp_path, monkeypatch):
+    run(limit=1)
+    for key in ("sk-caf\xe9", "sk-two\nlines"):
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        code, _, err = cli("batch", "submit", tmp_path / "r", "--base-url", "http://127.0.0.1:9/v1")
+        assert (code, "the key in OPENAI_API_KEY holds a space, line break" in err, "sk-" in err) == (2, True, False), (
+            err
+        )
+
+
 def test_what_is_missing_is_said_before_anything_is_sent(run, cli, tmp_path, monkeypatch):
     code, _, err = cli("batch", "submit", tmp_path)
     assert (code, "holds no round" in err) == (2, True)

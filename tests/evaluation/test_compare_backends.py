@@ -331,3 +331,22 @@ def test_the_script_is_thin_and_its_file_lists_backends():
     assert code == 0
     assert "| oracle-local-s0 " in shown[0]
     assert "| pacemaker-paper-local-small-s0 " in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--max-usd", "nan"), "--max-usd must be 0 or more, received nan"),
+        (("--max-minutes", "-1"), "--max-minutes must be 0 or more, received -1.0"),
+        (("--concurrency", "0"), "--concurrency must be at least 1, received 0"),
+        (("--out", str(Path(__file__))), "cannot be a folder to write to"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_asked(arguments, told, capsys):
+    script = Path(__file__).parents[2] / "experiments" / "compare_backends.py"
+    asked = ("--only", "oracle", "--backend", "vllm:base_url=http://127.0.0.1:9/v1,model=m", "--no-track", *arguments)
+    try:
+        code = main(script, print, argv=asked)
+    except SystemExit as exc:
+        code = exc.code
+    assert (code, told in capsys.readouterr().err) == (2, True)

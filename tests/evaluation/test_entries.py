@@ -47,7 +47,7 @@ def test_the_profile_has_the_settings_of_its_own_model():
     [
         ("gpt", r"unknown backend 'gpt'; known: local, "),
         ("local:modle=x", r"--backend local: unknown setting 'modle'; known: provider, model, "),
-        ("local:lm_small", r"--backend local takes KEY=VALUE"),
+        ("local:lm_small", r"--backend local takes KEY=VALUE, such as --backend local:temperature=0\.2 "),
         ("local:window=large", r"backend local: window: Input should be a valid integer"),
         ("none:model=x", r"--backend none: none has no settings"),
         ("openai:api_key=sk-secret", r"API keys come from the environment only"),
