@@ -19,26 +19,36 @@ from pace_dspy.cli.options import (
     BackendSettings,
     Config,
     EmbedderSpec,
+    IndexDir,
     ModelBackend,
     ProgramFile,
-    a_path,
+    a_text,
     parse_day,
 )
 from pace_dspy.cli.output import emit_json, fail, say
 from pace_dspy.cli.render import print_row, row_as_dict
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import load_kb
-from pace_dspy.errors import NoFactsError
+from pace_dspy.errors import ConfigError, NoFactsError
 from pace_dspy.evaluation.runner import to_row
-from pace_dspy.knowledge import open_kb
+from pace_dspy.knowledge import find_stored, open_kb, open_live_kb
 from pace_dspy.program import make_task
-from pace_dspy.retrieval import make_embedder
+from pace_dspy.retrieval import index_dir, make_embedder
+from pace_dspy.retrieval.layout import MANIFEST
 from pace_dspy.types import Request
+
+_SUFFIXES = (".jsonl", ".csv", ".txt")
 
 
 def check(
     kb: Annotated[
-        Path, typer.Option("--kb", parser=a_path, metavar="FILE", help="Your facts: .jsonl, .csv or .txt, one a line.")
+        str,
+        typer.Option(
+            "--kb",
+            parser=a_text,
+            metavar="FILE|KB_ID",
+            help="Your facts: .jsonl, .csv or .txt, one a line; or a knowledge base kept with pace-dspy kb.",
+        ),
     ],
     request: Annotated[str, typer.Option("--request", help="What you would ask the assistant to do.")],
     date: Annotated[str, typer.Option("--date", help="The day the request is made, YYYY-MM-DD.")],
@@ -47,33 +57,55 @@ def check(
     answer_backend: AnswerBackend = None,
     backend_settings: BackendSettings = None,
     config: Config = "paper",
+    index: IndexDir = None,
     embedder: EmbedderSpec = "minilm",
     program: ProgramFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Check one request against your own facts and print the decision with its evidence."""
-    task = make_task(request, parse_day(date), "own", persona)
+    stored = _stored(kb, index)
+    task = make_task(request, parse_day(date), stored[1] if stored else "own", persona)
     chosen = PaceMakerConfig.load(config)
     changes = {**chosen.backend, **parse_settings(backend_settings or ())}
     checker = load_program(program, chosen, backend=backend, warn=say)
-    facts = load_kb(kb)
-    if not facts:
-        raise NoFactsError(f"{kb} has no facts, so no decision is made. Add facts and ask again")
-    asked = Request("own", "q000", task.request, task.reference_date)
+    facts = () if stored else load_kb(Path(kb))
+    if not stored and not facts:
+        raise _no_facts(kb)
+    asked = Request(task.kb_id, "q000", task.request, task.reference_date)
     with with_weights():
         lm, answer_lm = make_role_lms(make_lm, backend, answer_backend, changes)
         attach_answer_lm(checker, answer_lm)
         made = make_embedder(embedder)
         preflight(lm, checker)
-        index = open_kb("own", facts, made, graph_k=checker.config.retrieval.graph_k)
+        if stored:
+            shown = open_live_kb(task.kb_id, made, folder=stored[0], on_wait=say).snapshot
+        else:
+            shown = open_kb(task.kb_id, facts, made, folder=index, graph_k=checker.config.retrieval.graph_k)
+        if not len(shown):
+            raise _no_facts(kb)
         with use_backend(lm), stage_status("checking"):
-            prediction = checker(
-                request=request, reference_date=task.reference_date, kb_id=index.kb_id, persona=persona
-            )
+            prediction = checker(request=request, reference_date=task.reference_date, kb_id=task.kb_id, persona=persona)
     row = to_row(asked, prediction, None)
     if as_json:
-        emit_json(row_as_dict(row, asked, index))
+        emit_json(row_as_dict(row, asked, shown))
     else:
-        print_row(row, asked, index)
+        print_row(row, asked, shown)
     if row["decision"] is None and checker.config.agents.answerer != "off":
         fail("no decision: the model gave no usable answer. Ask again, or use another --backend", 1)
+
+
+def _stored(kb: str, index: Path | None) -> tuple[Path, str] | None:
+    """Return root folder and ``kb_id`` of a stored knowledge base, ``None`` for a file of facts."""
+    if Path(kb).is_file() or Path(kb).suffix in _SUFFIXES:
+        return None
+    root, kb_id = find_stored(kb, index)
+    if not (index_dir(root, kb_id) / MANIFEST).is_file():
+        raise ConfigError(
+            f"{kb}: no such file and no knowledge base of that name in {root}. "
+            "Give a .jsonl, .csv or .txt file, or a name that `pace-dspy kb list` shows"
+        )
+    return root, kb_id
+
+
+def _no_facts(kb: str) -> NoFactsError:
+    return NoFactsError(f"{kb} has no facts, so no decision is made. Add facts and ask again")

@@ -56,6 +56,9 @@ def add_command(
     try:
         live = LiveKb(root, kb_id, made, on_wait=say)
     except FileNotFoundError:
+        if Path(kb).is_file() and (facts is None or not facts.samefile(kb)):
+            remedy = f"First: pace-dspy kb add {kb} --facts {kb}"
+            raise ConfigError(f"{kb} is a file whose facts are not stored yet. {remedy}") from None
         _report(kb_id, load_or_build(root, kb_id, new, made), [fact.doc_id for fact in new], [], as_json)
         return
     change = live.put(new) if replace else live.add(new)
@@ -92,7 +95,7 @@ def list_command(
             return
         for row in rows:
             show_line(f"{row['kb_id']}: {row['facts']} facts, version {row['version']}")
-        show_line(f"{len(rows)} knowledge bases in {root}")
+        show_line(f"{len(rows)} knowledge base{'s' * (len(rows) != 1)} in {root}")
         return
     shown = _open(kb, index).snapshot
     if as_json:
@@ -116,7 +119,9 @@ def _open(kb: str, index: Path | None) -> LiveKb:
     try:
         return LiveKb(root, kb_id, RecordedEmbedder.of(index_dir(root, kb_id), kb_id), on_wait=say)
     except FileNotFoundError as exc:
-        raise ConfigError(str(exc)) from exc
+        raise ConfigError(
+            f"no index of KB {kb_id!r} in {root}; make it with `pace-dspy kb add {kb_id} --facts FILE`"
+        ) from exc
 
 
 def _report_change(live: LiveKb, change: KbChange | None, as_json: bool) -> None:

@@ -102,7 +102,9 @@ class LiveKb:
         def plan(index: KbIndex) -> Sequence[str]:
             known = next((fact.doc_id for fact in facts if fact.doc_id in index.doc_ids), None)
             if known is not None:
-                raise self._refused("is known already", known, "Use update to replace it, or another doc_id")
+                raise self._refused(
+                    "is known already", known, "Use update (`pace-dspy kb add --replace`), or another doc_id"
+                )
             return ()
 
         return self._change(plan, facts)
@@ -249,7 +251,9 @@ class LiveKb:
     def _known(self, index: KbIndex, doc_ids: Sequence[str]) -> Sequence[str]:
         unknown = next((doc_id for doc_id in doc_ids if doc_id not in index.doc_ids), None)
         if unknown is not None:
-            raise self._refused("is not in the knowledge base", unknown, "List its facts: `pace-dspy kb list`")
+            raise self._refused(
+                "is not in the knowledge base", unknown, f"List its facts: `pace-dspy kb list {self.kb_id}`"
+            )
         return doc_ids
 
     def _check(self, facts: Sequence[Fact]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+from hash_embedder import HashEmbedder
 from scripted import GOOD
 
 ASK = ("--request", "Book dinner on Friday", "--date", "2026-03-18")
@@ -41,6 +42,19 @@ def test_a_fallback_is_shown(cli, offline, kb_file):
     code, out, _ = cli("check", "--kb", kb_file, *ASK)
     assert code == 0
     assert "Fallback  planner: reply unusable twice: the reply holds no complete JSON object" in out
+
+
+def test_a_kept_knowledge_base_is_asked_with_its_newest_facts(cli, offline, kb_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("pace_dspy.cli.kb.make_embedder", lambda spec: HashEmbedder())
+    place = ("--index", tmp_path / "place")
+    assert cli("kb", "add", "ines", "--facts", kb_file, *place)[0] == 0
+    assert cli("kb", "add", "ines", "--text", "Maya is vegan.", *place)[0] == 0
+    code, out, err = cli("check", "--kb", "ines", *ASK, *place)
+    assert code == 0, err
+    assert "41 in the KB > " in out
+    code, out, err = cli("check", "--kb", "rui", *ASK, *place)
+    assert (code, out) == (2, "")
+    assert "rui: no such file and no knowledge base of that name in" in one_line(err)
 
 
 def one_line(err):

@@ -90,7 +90,7 @@ def test_a_kb_is_found_by_its_folder(kb, notes, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("list", "ghost"), 2, "error: no index of KB 'ghost' in"),
+        (("list", "ghost"), 2, "make it with `pace-dspy kb add ghost --facts FILE`"),
         (("remove", "ghost", "x"), 2, "error: no index of KB 'ghost' in"),
         (("compact", "ghost"), 2, "error: no index of KB 'ghost' in"),
         (("list", "../x"), 2, "error: kb_id '../x' is not allowed"),
@@ -99,7 +99,7 @@ def test_a_kb_is_found_by_its_folder(kb, notes, tmp_path):
         (("add", "notes", "--facts", "none.txt"), 2, "error: none.txt: no such file"),
         (("add", "notes", "--facts", "NOTES", "--doc-id", "x"), 2, "error: --date and --doc-id belong to --text"),
         (("add", "notes", "--text", " "), 2, "has an empty text. Write the fact, or leave it out"),
-        (("add", "notes", "--facts", "NOTES"), 2, "is known already. Use update to replace it, or another doc_id"),
+        (("add", "notes", "--facts", "NOTES"), 2, "is known already. Use update (`pace-dspy kb add --replace`)"),
         (("add", "notes", "--text", "x", "--embedder", "other"), 1, "embedder_id: stored 'hash:32', wanted 'other:32'"),
         (("remove", "notes"), 2, "error: give either the ids of facts or --before DATE"),
         (("remove", "notes", "x", "--before", "2026-01-01"), 2, "error: give either the ids of facts or --before DATE"),
@@ -112,6 +112,17 @@ def test_errors_are_one_line(arguments, code, message, kb, notes):
     assert (found, out) == (code, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_file_is_never_taken_for_a_new_kb_without_its_facts(kb, notes, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("Something else.\n")
+    for given in (("--text", "One more fact."), ("--facts", other)):
+        code, out, err = kb("add", notes, *given)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"First: pace-dspy kb add {notes} --facts {notes}" in err
+    assert kb("add", notes, "--facts", notes)[1].startswith("notes: 3 added")
+    assert kb("add", notes, "--text", "One more fact.")[1].endswith("4 facts, version 2\n")
 
 
 def test_a_bad_date_is_named(kb, notes):

@@ -82,11 +82,14 @@ def test_nothing_to_do_is_no_version(live):
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda kb: kb.add([Fact("f00001", "x")]), "fact 'f00001' is known already. Use update to replace it"),
+        (lambda kb: kb.add([Fact("f00001", "x")]), "fact 'f00001' is known already. Use update"),
         (lambda kb: kb.add([Fact("a", "x"), Fact("a", "y")]), "fact 'a' is empty or given twice"),
         (lambda kb: kb.add([Fact("", "x")]), "fact '' is empty or given twice"),
         (lambda kb: kb.add([Fact("a", " \n")]), "fact 'a' has an empty text. Write the fact"),
-        (lambda kb: kb.update([Fact("ghost", "x")]), "fact 'ghost' is not in the knowledge base. List its facts"),
+        (
+            lambda kb: kb.update([Fact("ghost", "x")]),
+            "fact 'ghost' is not in the knowledge base. List its facts: `pace-dspy kb list kb`",
+        ),
         (lambda kb: kb.remove(["f00001", "ghost"]), "KB 'kb': fact 'ghost' is not in the knowledge base"),
     ],
 )
