@@ -53,6 +53,7 @@ def test_params_tags_metrics_steps_and_artifacts_are_read_back(tmp_path, uri):
     assert metrics["retrieval_micro/recall_at_10"] == pytest.approx(micro)
     assert metrics["retrieval/recall_at_10"] == pytest.approx((first + second) / 2)
     assert (metrics["requests/n"], metrics["requests/failed"], metrics["decision/n"]) == (12, 0, 0)
+    assert "decision/undecided" not in metrics
     assert metrics["funnel/recall_evidence"] == pytest.approx(1 - sum(
         metrics[f"funnel_lost/{fate}"] for fate in ("no_view", "fusion", "post_filter")
     ))  # fmt: skip

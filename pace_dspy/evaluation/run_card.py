@@ -184,7 +184,8 @@ def _record(row: Row) -> dict[str, Any]:
 
 def _decision(summary: RunSummary) -> dict[str, float | None]:
     scores = summary.decision
-    counts = {"n": scores.n, "failed": scores.n_failed, "undecided": scores.n_undecided}
+    undecided = scores.n_undecided if scores.n or summary.stages else None  # without a model nothing was to decide
+    counts = {"n": scores.n, "failed": scores.n_failed, "undecided": undecided}
     return {f"decision/{name}": value for name, value in {**vars(scores.rates), **counts}.items()}
 
 

@@ -57,10 +57,11 @@ class RunSummary:
         """Return printable name-value pairs; a score that cannot be computed is shown as ``-``."""
         retrieval, rates = self.retrieval, self.decision.rates
         macro = retrieval.macro
+        recalls = ", ".join(_share(macro[name]) for name in ("recall@5", "recall@10"))
         failed = f"{retrieval.n_failed} {_counts(dict(retrieval.reasons))} (failed requests are in no score)"
         text = {
             "requests": f"{self.n_requests}, failed {failed if retrieval.n_failed else 0}",
-            "Recall@5 / @10": f"{_share(macro['recall@5'])} / {_share(macro['recall@10'])} (macro, n={retrieval.n})",
+            "Recall@5, Recall@10": f"{recalls} (macro, n={retrieval.n})",
             "Hit@10, Gold@10, MRR": ", ".join(_share(macro[name]) for name in ("hit@10", "gold@10", "mrr")),
         }
         if self.decision.n or (self.decision.n_undecided and self.stages):

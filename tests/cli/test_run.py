@@ -47,7 +47,7 @@ def test_retrieval_methods_run_without_a_model(cli, offline, tmp_path, method):
         assert all(set(row["evidence"]) == facts for row in rows)
     else:
         assert all(len(row["evidence"]) == 10 for row in rows)
-    assert "Recall@5 / @10" in out
+    assert "Recall@5, Recall@10" in out
 
 
 def test_a_run_writes_one_row_a_request_and_is_continued_not_repeated(cli, offline, tmp_path):
