@@ -61,11 +61,11 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of prompts.
 
     Raises:
-        ConfigError: It cannot be read, or a line is no prompt.
+        ConfigError: It cannot be read, a line is no prompt, or it is empty.
     """
     with used(path):
         lines = [parse_line(line) for line in path.read_bytes().splitlines()]
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines or [None], start=1):
         if line is None or not isinstance(line.get("body"), dict):
             raise ConfigError(f"{path} is damaged (line {number} is no prompt); delete it, and it is written again")
     return [line for line in lines if line is not None]

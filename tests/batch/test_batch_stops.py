@@ -87,6 +87,19 @@ def test_a_round_is_written_whole_or_not_at_all(run, tmp_path, monkeypatch):
     assert (code, said_rounds(out)) == (0, [1]), err
 
 
+@pytest.mark.parametrize("content", ["", "half a li", '{"custom_id": "pace-1"}\n'])
+def test_a_damaged_file_of_prompts_is_refused_and_written_again_once_deleted(run, cli, tmp_path, content):
+    path = tmp_path / "r/batch/round-1.requests.jsonl"
+    run(limit=1)
+    whole = path.read_text()
+    path.write_text(content)
+    for code, _, err in (run(limit=1), cli("batch", "submit", tmp_path / "r")):
+        assert (code, "is damaged (line 1 is no prompt); delete it, and it is written again" in err) == (2, True), err
+    path.unlink()
+    assert run(limit=1)[0] == 0
+    assert path.read_text() == whole
+
+
 def test_one_process_a_folder_and_one_model_a_folder(run, tmp_path):
     run(limit=1)
     with filelock.FileLock(tmp_path / "r" / "batch" / ".lock"):
