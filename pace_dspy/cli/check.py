@@ -29,6 +29,7 @@ from pace_dspy.cli.output import emit_json, fail, say
 from pace_dspy.cli.render import print_row, row_as_dict
 from pace_dspy.config import PaceMakerConfig
 from pace_dspy.data import load_kb
+from pace_dspy.data.user_kb import KB_SUFFIXES
 from pace_dspy.errors import ConfigError, NoFactsError
 from pace_dspy.evaluation.runner import to_row
 from pace_dspy.knowledge import find_stored, open_kb, open_live_kb
@@ -36,8 +37,6 @@ from pace_dspy.program import make_task
 from pace_dspy.retrieval import index_dir, make_embedder
 from pace_dspy.retrieval.layout import MANIFEST
 from pace_dspy.types import Request
-
-_SUFFIXES = (".jsonl", ".csv", ".txt")
 
 
 def check(
@@ -96,7 +95,8 @@ def check(
 
 def _stored(kb: str, index: Path | None) -> tuple[Path, str] | None:
     """Return root folder and ``kb_id`` of a stored knowledge base, ``None`` for a file of facts."""
-    if Path(kb).is_file() or Path(kb).suffix in _SUFFIXES:
+    path = Path(kb)
+    if path.suffix.lower() in KB_SUFFIXES or (path.exists() and not path.is_dir()):
         return None
     root, kb_id = find_stored(kb, index)
     if not (index_dir(root, kb_id) / MANIFEST).is_file():

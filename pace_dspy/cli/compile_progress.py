@@ -9,12 +9,10 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pace_dspy.cli.output import say, stderr
+from pace_dspy.cli.output import LINE_EVERY_S, say, stderr
 from pace_dspy.optimization import Compilation, Watch
 from pace_dspy.optimization.ledger import Candidate
 
-LINE_EVERY_S = 60.0
-"""Where there is no terminal for a bar, one line of progress as often as this."""
 _RECENT = 24
 """Examples from whose pace the time left is reckoned."""
 

@@ -12,12 +12,11 @@ from pace_dspy.cli.live import with_weights
 from pace_dspy.cli.options import AsJson, EmbedderSpec, a_path, a_text
 from pace_dspy.cli.output import counting, emit_json, show_line
 from pace_dspy.data import load_kb, load_pace
+from pace_dspy.data.user_kb import KB_SUFFIXES
 from pace_dspy.knowledge import kb_id_of, open_kb
 from pace_dspy.paths import writable_folder
 from pace_dspy.retrieval import make_embedder
 from pace_dspy.types import Fact
-
-KB_SUFFIXES = (".jsonl", ".csv", ".txt")
 
 
 def index(

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -18,11 +19,15 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+
+LINE_EVERY_S = 60.0
+"""Without a terminal, how often a line tells how far long work is. Ours."""
 
 stdout = Console(soft_wrap=True, highlight=False)
 stderr = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -75,7 +80,10 @@ def abandon() -> NoReturn:
 
 @contextmanager
 def counting(text: str, total: int) -> Iterator[Progress]:
-    """Show a bar that counts items, on stderr; advance it with ``progress.advance(progress.task_ids[0])``."""
+    """Show a bar that counts items, on stderr; advance it with ``progress.advance(progress.task_ids[0])``.
+
+    In a log or a pipe it is one plain line every `LINE_EVERY_S` seconds.
+    """
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -84,9 +92,36 @@ def counting(text: str, total: int) -> Iterator[Progress]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr, transient=not stderr.is_terminal) as progress:
+    with Progress(*columns, console=stderr) if stderr.is_terminal else _Lines(text) as progress:
         progress.add_task(text, total=total)
         yield progress
+
+
+class _Lines(Progress):
+    """A bar that is never drawn: a line from time to time says what it would show."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(console=stderr, disable=True)
+        self._text, self._last = text, time.monotonic()
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        super().update(task_id, **changes)
+        self._tell(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        self._tell(task_id)
+
+    def _tell(self, task_id: TaskID) -> None:
+        with self._lock:
+            if time.monotonic() - self._last < LINE_EVERY_S:
+                return
+            self._last = time.monotonic()
+            task = self._tasks[task_id]
+            left, note = task.time_remaining, task.description
+        parts = [f"{self._text}: {task.completed:,.0f} of {task.total or 0:,.0f}"]
+        parts += [] if left is None else [f"about {left / 60:.0f} min left"]
+        say(", ".join(parts + ([] if note == self._text else [note])))
 
 
 def download_bar(text: str) -> Progress:

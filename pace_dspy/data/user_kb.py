@@ -31,6 +31,9 @@ FORMATS: dict[str, str] = {
 }
 """Format by file name ending."""
 
+KB_SUFFIXES = tuple(ending for ending in FORMATS if ending)
+"""What tells a file of facts from the name of a knowledge base."""
+
 _KNOWN = ("doc_id", "text", "date")
 
 

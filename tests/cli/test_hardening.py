@@ -154,7 +154,7 @@ def test_compile_checks_its_numbers_and_places_in_a_dry_run(cli, tmp_path):
 def test_typers_refusals_are_one_line(cli):
     err = refused(cli, "run", "--nope")
     assert err.startswith("error: No such option: --nope")
-    assert err.endswith("; see `pace-dspy run -h`\n")
+    assert err.endswith("pace-dspy run -h`\n")
     assert "Missing option '--kb'" in refused(cli, "check")
 
 

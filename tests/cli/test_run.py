@@ -62,6 +62,15 @@ def test_a_run_writes_one_row_a_request_and_is_continued_not_repeated(cli, offli
     assert rows_of(tmp_path / "r") == first
 
 
+def test_a_log_gets_a_line_of_progress_from_time_to_time_and_no_empty_ones(cli, offline, tmp_path, monkeypatch):
+    arguments = ("run", "--data", "mini", "--method", "sparse", "--backend", "none", "--limit", "3", "--out")
+    assert cli(*arguments, tmp_path / "quiet")[2] == ""
+    monkeypatch.setattr("pace_dspy.cli.output.LINE_EVERY_S", 0.0)
+    lines = cli(*arguments, tmp_path / "told")[2].splitlines()
+    assert lines[-1].startswith("requests: 3 of 3")
+    assert lines[-1].endswith("failed 0, $0.00, tokens 0 read 0 written")
+
+
 def test_fallbacks_are_counted_in_the_summary(cli, offline, tmp_path):
     offline({**GOOD, "views": lambda _: "prose"})
     code, out, _ = run(cli, tmp_path / "r", "--case", "mini_04", "--limit", "3", "--no-cache")
