@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import stat
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,7 +127,7 @@ class Manifest:
         data = folder / self.folder
         if not data.is_dir():
             raise mismatch(self.kb_id, folder, {"data folder": ("missing", self.folder)})
-        sizes = {name: (data / name).stat().st_size if (data / name).is_file() else None for name in self.files}
+        sizes = {name: _size(data / name) for name in self.files}
         differing = {
             f"file {name}": (size, self.files[name])
             for name, size in sizes.items()
@@ -161,6 +162,14 @@ def checksum(path: Path, n_bytes: int) -> int:
         while left and (block := file.read(min(left, _BLOCK))):
             crc, left = zlib.crc32(block, crc), left - len(block)
     return crc
+
+
+def _size(path: Path) -> int | None:
+    try:  # asked once: a writer may delete it between two questions
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

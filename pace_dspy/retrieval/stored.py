@@ -118,13 +118,17 @@ def open_stored(
     manifest = read_manifest(folder, kb_id)
     while True:
         try:
-            return _open(folder, manifest, kb_id, embedder, facts, graph_k)
+            opened = _open(folder, manifest, kb_id, embedder, facts, graph_k)
         except IndexMismatchError:
             # A writer may have replaced the version between our reading the manifest and the files.
             newer = read_manifest(folder, kb_id)
             if newer == manifest:
                 raise
-            manifest = newer
+        else:
+            # No log: there never was one, or a writer that replaced the version has just deleted it.
+            if opened.log_end or (newer := read_manifest(folder, kb_id)) == manifest:
+                return opened
+        manifest = newer
 
 
 def advanced(stored: Stored) -> Stored:
